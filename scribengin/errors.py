@@ -27,6 +27,7 @@ ScribenginError
 │   │   ├── WrittenTooFast     a proxy's hard rate is used up
 │   │   └── WritersTooMany     a proxy has too many segments open; StoreUnreachable, too: tried again and again
 │   ├── MessageInvalid         what came over the wire is no request of a proxy's client, or no answer to one
+│   │   └── MessageDamaged     it was cut or damaged on its way: sent again
 │   ├── ProxyUnreachable       no proxy has done what was asked in time; SystemUnreachable, too
 │   ├── AccessDenied           a proxy's rules do not let the caller do that to the log        exit code 2
 │   │   └── CallerUnknown      a proxy asks callers who they are, and does not know this one
@@ -212,8 +213,12 @@ class SenderUnknown(LogError):
 
 
 class MessageInvalid(LogError):
-    """What came over the wire is no request of a proxy's client, or no answer to one: a checksum does not hold, or
-    another version wrote it."""
+    """What came over the wire is no request of a proxy's client, or no answer to one. A proxy refuses it at once:
+    another version wrote it, and would write it again."""
+
+
+class MessageDamaged(MessageInvalid):
+    """What came over the wire was cut or damaged on its way, by its length or a checksum. It is sent again."""
 
 
 class EndOfStream(LogError):
@@ -503,6 +508,7 @@ __all__ = [
     "LogExists",
     "LogNotFound",
     "LogWriteFailed",
+    "MessageDamaged",
     "MessageInvalid",
     "NamespaceNotBound",
     "NotNarrow",

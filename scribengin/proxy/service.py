@@ -28,6 +28,7 @@ from scribengin.errors import (
     LogBusy,
     LogClosed,
     LogWriteFailed,
+    MessageDamaged,
     MessageInvalid,
     OwnershipAcquireFailed,
     RegistryError,
@@ -61,7 +62,7 @@ from scribengin.proxy.wire.requests import (
 from scribengin.proxy.writing.segments import SegmentWrites
 from scribengin_registry.contract import Registry, SessionState
 
-_PASSING = (Fenced, LogWriteFailed, LogClosed, OwnershipAcquireFailed, RegistryError, MessageInvalid)
+_PASSING = (Fenced, LogWriteFailed, LogClosed, OwnershipAcquireFailed, RegistryError, MessageDamaged)
 """What another attempt, here or elsewhere, may not meet with."""
 
 _RETRY_S = 0.2

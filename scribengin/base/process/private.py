@@ -9,7 +9,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +18,8 @@ from scribengin.errors import ConfigInvalid
 PRIVATE_MODE = 0o700
 _REMOVALS_MAX = 100
 _LINKS_MAX = 40
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+"""How a folder is opened that may be one where this user may make files, and not list them."""
 
 
 def private_directory(path: Path) -> Path:
@@ -40,24 +42,53 @@ def remove_directory(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A new file that takes the place of `path` when the block has ended well; of one that has not, nothing is left.
+    """A new file that takes the place of `path`, durably, when the block has ended well; else nothing is left of it.
     `mode`: its rights, less the umask. Raises ConfigInvalid: it cannot be written, and as `replaceable`."""
     place = replaceable(path)
-    new = place.with_name(f".scribengin-{secrets.token_hex(8)}.part")  # a name that nobody can have guessed
+    new = f".scribengin-{secrets.token_hex(8)}.part"  # a name that nobody can have guessed
     try:
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(descriptor)
-            if replaceable(path) != place:
-                raise ConfigInvalid(f"{path} has become another place meanwhile: nothing was written")
-            new.replace(place)
-        finally:
-            new.unlink(missing_ok=True)
+        with _folder(place.parent) as folder:
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=folder)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    yield file
+                    file.flush()
+                    os.fsync(descriptor)
+                if replaceable(path) != place or not os.path.samestat(os.fstat(folder), place.parent.stat()):
+                    raise ConfigInvalid(f"{path} has become another place meanwhile: nothing was written")
+                os.replace(new, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+                _make_durable(folder)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(new, dir_fd=folder)
     except OSError as error:
         raise _unwritable(path, error) from error
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[int]:
+    """A descriptor of that folder, to which no link leads. It stays the same folder, whatever takes its place. Raises
+    OSError."""
+    folder = os.open(path.anchor, _FOLDER)
+    try:
+        for step in path.parts[1:]:
+            above, folder = folder, os.open(step, _FOLDER, dir_fd=folder)
+            os.close(above)
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _make_durable(folder: int) -> None:
+    """What was renamed there is called so after a power failure, too. Raises OSError."""
+    try:
+        listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
+    except PermissionError:
+        return  # only who may list a folder may sync it
+    try:
+        os.fsync(listed)
+    finally:
+        os.close(listed)
 
 
 def replaceable(path: Path) -> Path:

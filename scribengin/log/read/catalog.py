@@ -30,7 +30,7 @@ from scribengin.log.format.entry import HEADER_BYTES, Damage, EntryHeader, read_
 from scribengin.log.metadata.segment_list import READ_AT_ONCE_MAX
 from scribengin.log.metadata.segments import LogDescriptor, LogMetadata, LogState, SegmentDescriptor, SegmentsHead
 from scribengin.log.store.cold import ColdLocation
-from scribengin.log.store.contract import SegmentStore, SegmentView, Tail
+from scribengin.log.store.contract import SegmentLocation, SegmentStore, SegmentView, Tail
 from scribengin.log.store.index import DamagePlace, EntryPlace, SegmentIndex, walk
 from scribengin_registry.contract import SessionState
 from scribengin_registry.errors import RegistryUnreachable, SessionLost
@@ -84,7 +84,6 @@ class SegmentReader:
     def __init__(self, log: str, store: SegmentStore, segment: SegmentDescriptor) -> None:
         self.segment = segment
         self._store = store
-        self.location = store.location(segment.file)
         self._log = log
         self._view = store.open(segment.file)
         self._index = SegmentIndex(self._view, store.load_index(segment.file))
@@ -92,6 +91,11 @@ class SegmentReader:
     @property
     def view(self) -> SegmentView:
         return self._view
+
+    @property
+    def location(self) -> SegmentLocation:
+        """Where another process opens it, as of now: proxies that serve it come and go while it is open here."""
+        return self._store.location(self.segment.file)
 
     def entries(self, offset: int, end: int, entry: int, sequence: int | None = None) -> Iterator[EntryPlace]:
         """The entries in [offset, end), the first of which is `entry`, with the record `sequence` if that is known.

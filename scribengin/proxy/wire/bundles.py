@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from scribengin.errors import MessageInvalid
+from scribengin.errors import MessageDamaged
 from scribengin.log.format.entry import ALIGNMENT
 
 WRITES = "writes"
@@ -42,7 +42,7 @@ def encode_bundle(requests: Sequence[bytes]) -> bytes:
 
 
 def decode_bundle(data: pa.Buffer) -> list[pa.Buffer]:
-    """The requests. Nothing is copied. Raises MessageInvalid."""
+    """The requests. Nothing is copied. Raises MessageDamaged."""
     try:
         magic, count = _HEAD.unpack_from(data)
         if magic != _MAGIC or not 1 <= count <= (data.size - _HEAD.size) // _SIZE.size:
@@ -56,7 +56,7 @@ def decode_bundle(data: pa.Buffer) -> list[pa.Buffer]:
             requests.append(data.slice(at, size))
             at = _aligned(at + size)
     except (ValueError, struct.error) as error:
-        raise MessageInvalid(f"what came is no bundle of requests: {error}; use a client of this version") from None
+        raise MessageDamaged(f"what came is no bundle of requests: {error}; send each by itself") from None
     return requests
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from scribengin.base.model import JsonObject
-from scribengin.errors import MessageInvalid
+from scribengin.errors import MessageDamaged, MessageInvalid
 from scribengin.log.format.entry import ALIGNMENT, HEADER_BYTES, Damage, encode, read_body, read_header
 from scribengin.log.format.sender_marks import SENDER_BYTES
 
@@ -82,21 +82,24 @@ def encode_write(log: str, sender: bytes, number: int, answered: int, body: pa.R
 def decode_write(data: pa.Buffer) -> WriteRequest:
     """Raises MessageInvalid."""
     if data.size < _HEAD.size:
-        raise MessageInvalid(f"a request of {data.size} bytes is none: it was cut on its way; send it again")
+        raise MessageDamaged(f"a request of {data.size} bytes is none: it was cut on its way; send it again")
     magic, sender, number, answered, name_bytes, txids = _HEAD.unpack_from(data)
     start = _HEAD.size + name_bytes
     start += -start % ALIGNMENT
     header = read_header(data, start)
-    if magic != _MAGIC or isinstance(header, Damage):
-        why = header.reason if isinstance(header, Damage) else f"it begins with {magic!r}"
-        raise MessageInvalid(f"what came is no request to write: {why}; use a client of this version")
+    if magic != _MAGIC:
+        raise MessageInvalid(
+            f"what came is no request to write: it begins with {magic!r}; use a client of this version"
+        )
+    if isinstance(header, Damage):
+        raise MessageDamaged(f"a request to write was damaged on its way: {header.reason}; send it again")
     body = read_body(header, data.slice(start + HEADER_BYTES))
     if isinstance(body, Damage):
-        raise MessageInvalid(f"a request to write was damaged on its way: {body.reason}; send it again")
+        raise MessageDamaged(f"a request to write was damaged on its way: {body.reason}; send it again")
     try:
         log = bytes(data.slice(_HEAD.size, name_bytes)).decode()
     except UnicodeDecodeError:
-        raise MessageInvalid("a request to write names a log that is no text; send it again") from None
+        raise MessageDamaged("a request to write names a log that is no text; send it again") from None
     records = body if txids else pa.RecordBatch.from_arrays(body.columns[1:], names=body.schema.names[1:])
     return WriteRequest(log, sender, number, answered, records)
 
@@ -120,7 +123,7 @@ def decode_ask_with_data(data: pa.Buffer) -> AskRequest:
     """Raises MessageInvalid."""
     length = _LENGTH.unpack_from(data)[0] if data.size >= _LENGTH.size else data.size
     if data.size < _LENGTH.size + length:
-        raise MessageInvalid(f"a request of {data.size} bytes is none: it was cut on its way; send it again")
+        raise MessageDamaged(f"a request of {data.size} bytes is none: it was cut on its way; send it again")
     request = decode_ask(data.slice(_LENGTH.size, length))
     return replace(request, data=data.slice(_LENGTH.size + length))
 

@@ -43,7 +43,7 @@ from typing import TypeGuard
 import pyarrow as pa
 
 from scribengin.base.model import JsonObject, from_node_name
-from scribengin.errors import MessageInvalid
+from scribengin.errors import MessageDamaged
 from scribengin.log.format.entry import Damage, EntryHeader, read_header, stored_entry
 from scribengin.log.store.contract import SEGMENT_MAX, PlacedEntry, SegmentName, Tail
 from scribengin.proxy.wire.requests import AskRequest
@@ -78,7 +78,8 @@ ANSWER_BYTES_MAX = 8 * 1024 * 1024
 EPOCH_MAX = 2**63 - 1
 """No writer has a higher epoch: the next one, too, is to fit into the entries' headers."""
 _APPEND_BYTES = 4 * 1024 * 1024
-_DIRECTORY = re.compile(r"[^./][^/]*-[0-9a-z]+(/aside)?")
+_ASIDE = "/aside"
+_DIRECTORY = re.compile(rf"[^./][^/]*-[0-9a-z]+({_ASIDE})?")
 _COPY = re.compile(r"[0-9A-Za-z-]*")
 
 
@@ -95,6 +96,11 @@ def about_directory(op: str, directory: str) -> AskRequest:
 def log_of(name: SegmentName) -> str:
     """Whose segment it is, by the name of the directory."""
     return _log_of(name.directory)
+
+
+def log_directory(name: SegmentName) -> str:
+    """The directory of its log, also where it is set aside below it."""
+    return name.directory.removesuffix(_ASIDE)
 
 
 def _log_of(directory: str) -> str:
@@ -145,14 +151,14 @@ def entries_sent(entries: Sequence[PlacedEntry]) -> Iterator[tuple[int, pa.Buffe
 
 
 def entries_heard(data: pa.Buffer, offset: int) -> list[PlacedEntry]:
-    """The entries of a part that begins at `offset`. Raises MessageInvalid: it was damaged on its way."""
+    """The entries of a part that begins at `offset`. Raises MessageDamaged."""
     entries = []
     at = 0
     while at < data.size:
         header, entry = read_header(data, at), stored_entry(data, at)
         if not isinstance(header, EntryHeader) or isinstance(entry, Damage):
             why = entry.reason if isinstance(entry, Damage) else "no header"
-            raise MessageInvalid(f"an entry was damaged on its way to a proxy: {why}; send it again")
+            raise MessageDamaged(f"an entry was damaged on its way to a proxy: {why}; send it again")
         entries.append(PlacedEntry(offset + at, header, entry))
         at += header.size
     return entries

@@ -10,7 +10,7 @@ as after any writer's death. The store fences: a writer that was succeeded is ac
 
 What a writer has left open is closed once it can have nothing to write any more: its log was deleted, its segment
 fenced, removed or completed, or the log has another owner. A segment whose writer may live is never closed for others.
-No segment of a log is made under an epoch that the registry has not given yet: nobody could write the log after that.
+No file of a log's segment has an epoch that the registry has not given yet: nobody could write the log after that.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from scribengin.errors import (
     LogClosed,
     LogNotFound,
     LogWriteFailed,
-    MessageInvalid,
+    MessageDamaged,
     RegistryError,
     ScribenginError,
+    StoreUnreachable,
     WritersTooMany,
 )
 from scribengin.log import LogNamespace
@@ -143,7 +144,7 @@ class SegmentWrites(ClosedAtExit):
             op: (rights, _answering(do)) for op, (rights, do) in doings.items()
         }
         """What writers ask for, the rights that it takes, and who answers. Raises KeyError, TypeError and ValueError
-        for what is no question, MessageInvalid, and what the registry raises."""
+        for what is no question, MessageDamaged, and what the registry raises."""
 
     @property
     def open_segments(self) -> int:
@@ -211,8 +212,8 @@ class SegmentWrites(ClosedAtExit):
             return None
 
     def _check_epoch(self, name: SegmentName) -> None:
-        """Raises LogWriteFailed: a log has no owner of that epoch. One that no node names yet may have any, as a copy
-        of a log does."""
+        """Raises LogWriteFailed: a log has no owner of that epoch, and nothing gets such a name. One that no node names
+        yet may have any, as a copy of a log does."""
         log = wire.log_of(name)
         if _is_ahead(name, self._head(log)):
             self._registry.sync(LogMetadata(self._registry, self._path, check_log_name(log)).segments_path)
@@ -280,7 +281,7 @@ class SegmentWrites(ClosedAtExit):
         if late:  # the file stays: by now another proxy may have made one of this name, which is not ours to remove
             segment.closed = True
             segment.appender.close()
-            raise LogWriteFailed(f"segment {name} is not written here: the proxy ends; open a new writer")
+            raise StoreUnreachable(f"segment {name} is not written here: the proxy ends; open a new writer")
 
     def _stepped(self, do: Callable[[SegmentAppender, AskRequest], None]) -> Doing:
         """That, as the next step of an open segment."""
@@ -310,11 +311,12 @@ class SegmentWrites(ClosedAtExit):
                 return segment, handle
         raise self._not_open(name, handle)
 
-    def _not_open(self, name: SegmentName, handle: str) -> LogWriteFailed | Fenced:
+    def _not_open(self, name: SegmentName, handle: str) -> StoreUnreachable | Fenced:
+        """What its writer is told, as if this proxy were gone: what it had open it has not any more."""
         with self._lock:
             if handle in self._fenced:
                 return Fenced(f"segment {name} was fenced, or removed: open a new writer to go on")
-        return LogWriteFailed(
+        return StoreUnreachable(
             f"segment {name} is not open at the proxy {self._address} any more: what was not acknowledged may not be "
             "in the log; open a new writer"
         )
@@ -355,7 +357,9 @@ class SegmentWrites(ClosedAtExit):
         kind = request.fields["kind"]
         if kind not in ("positions", "keys"):
             raise ValueError(f"no index is called {kind}")
-        return AskDone({"kept": self._store.save_index(_segment(request), bytes(_data(request)), kind)})
+        name = _segment(request)
+        self._check_epoch(name)
+        return AskDone({"kept": self._store.save_index(name, bytes(_data(request)), kind)})
 
     def _disk_size(self, request: AskRequest) -> AskDone:
         with closing(self._store.open(_segment(request), from_disk=True)) as view:
@@ -380,6 +384,7 @@ class SegmentWrites(ClosedAtExit):
 
     def _fence(self, request: AskRequest) -> AskDone:
         name = _segment(request)
+        self._check_epoch(name)  # the fence is a file of that name
         self._store.fence(name)
         self._end_fenced(lambda one: one == name)
         return AskDone()
@@ -408,8 +413,13 @@ class SegmentWrites(ClosedAtExit):
         return AskDone({"size": size})
 
     def _move(self, request: AskRequest) -> AskDone:
-        name = _segment(request)
-        self._store.move(name, _segment(request, "to"))
+        name, to = _segment(request), _segment(request, "to")
+        if (wire.log_directory(to), to.segment, to.epoch) != (wire.log_directory(name), name.segment, name.epoch):
+            raise LogWriteFailed(
+                f"segment {name} is not moved to {to}: it stays its log's, with its number and epoch; set it aside, or "
+                "bring it back"
+            )
+        self._store.move(name, to)
         self._end_fenced(lambda one: one == name)
         return AskDone()
 
@@ -420,7 +430,7 @@ def _answering(do: Doing) -> Callable[[AskRequest], Answer]:
     def answer(request: AskRequest) -> Answer:
         try:
             return do(request)
-        except (MessageInvalid, LogClosed, RegistryError):
+        except (MessageDamaged, LogClosed, RegistryError):
             raise  # another attempt may go better
         except ScribenginError as error:
             return Refused(error)
@@ -456,7 +466,7 @@ def _is_before(name: SegmentName, by: SegmentName) -> bool:
 
 def _is_ahead(name: SegmentName, head: SegmentsHead | None) -> bool:
     """Whether nobody who writes that log has had such an epoch yet."""
-    return head is not None and head.directory == name.directory and name.epoch > head.epoch
+    return head is not None and head.directory == wire.log_directory(name) and name.epoch > head.epoch
 
 
 def _is_over(name: SegmentName, head: SegmentsHead | None) -> bool:

@@ -33,10 +33,11 @@ from scribengin.errors import (
     StoreElsewhere,
     StoreUnreachable,
 )
-from scribengin.log import LogConfig, LogNamespace
+from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader
 from scribengin.operations.registry.leftovers import SETTLED_S, leftovers
 from scribengin.proxy import AccessConfig, NamespaceElsewhere, ProxyClientConfig, ProxyConfig, ProxyServer
 from scribengin.proxy.client import elsewhere
+from scribengin.proxy.client.segments import ProxiedLocation
 from scribengin.proxy.client.transport import FlightTransport, ProxyTransport
 from scribengin.proxy.config import TOKEN_VARIABLE
 from scribengin.testing import check_sink, check_source
@@ -211,6 +212,32 @@ def test_who_runs_a_dataflow_that_was_submitted_waits_for_the_next_proxy(machine
         writer.recover(None)
         writer.complete_commit(stage(writer, "1"))
     assert payloads_read(machines.there(), OUT) == [b"1"]
+
+
+def test_what_is_planned_is_read_by_the_proxies_that_run_by_then(machines: TwoMachines) -> None:
+    """A reader has a segment open for as long as it is written, and proxies come and go meanwhile."""
+    first = machines.start_proxy()
+    there = machines.there()
+    there.create("in/0")
+    with there.open_writer("in/0") as writer:
+        writer.write(b"1").result(120)
+        reader = machines.stack.enter_context(machines.reached().open_reader("in/0"))
+        assert addresses_planned(reader) == (first.address,)
+        first.close()
+        second = machines.start_proxy()
+        wait_until(lambda: addresses_planned(reader) == (second.address,), what="a plan by the second proxy")
+        plan = reader.plan(DLSN.INITIAL, 1000, 1 << 20)
+        assert plan is not None
+        assert [batch.column("payload").to_pylist() for split in plan.splits for batch in split.read()] == [[b"1"]]
+
+
+def addresses_planned(reader: LogReader) -> tuple[str, ...]:
+    """By which proxies what is planned next is to be read."""
+    plan = reader.plan(DLSN.INITIAL, 1000, 1 << 20)
+    assert plan is not None
+    [split] = plan.splits
+    assert isinstance(split.location, ProxiedLocation)
+    return split.location.addresses
 
 
 def test_a_worker_that_starts_while_no_proxy_runs_opens_its_dataflow(machines: TwoMachines) -> None:

@@ -122,10 +122,11 @@ class Process:
             self._process.wait()
         self._reading.join()
 
-    def await_end(self) -> None:
-        """Wait until it has ended of what it was sent."""
-        self._process.wait(LIMIT_S)
+    def await_end(self) -> int:
+        """Wait until it has ended of what it was sent. What it ended with."""
+        code = self._process.wait(LIMIT_S)
         self.end()
+        return code
 
     def words(self) -> str:
         """The end of what it said."""

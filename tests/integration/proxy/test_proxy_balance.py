@@ -6,9 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from scribengin.proxy.state.balance import HandOver
+from scribengin.proxy.wire.answers import AskDone
+from scribengin.proxy.wire.requests import AskRequest
+from scribengin.testing.clocks import ManualClock
 from scribengin.testing.log_samples import payloads_read
 from scribengin.testing.waiting import wait_until
-from tests.integration.proxy.proxied import ProxiedPlace, proxied_place
+from tests.integration.proxy.proxied import PATH, ProxiedPlace, proxied_place
+from tests.integration.proxy.struck import LIMIT_S, StruckProxy, client_of
 
 LOGS = [f"flights/{n}" for n in range(6)]
 
@@ -55,3 +60,29 @@ def test_a_proxy_that_is_not_to_balance_keeps_its_logs(place: ProxiedPlace) -> N
     other = place.start(balance_s=0)
     other.service.balancer.look()
     assert one.service.logs == LOGS
+
+
+def test_a_log_goes_to_the_proxy_that_does_less_and_one_that_would_be_too_much_stays(place: ProxiedPlace) -> None:
+    namespace = place.bound("hot/0", "hot/1", "cold/0", "cold/1")
+    clock = ManualClock()
+    proxies = {
+        name: place.stack.enter_context(StruckProxy(name, place.ensemble, PATH, clock, balance_s=3600))
+        for name in ("busy", "idle")
+    }
+    busy, idle = (proxy.service for proxy in proxies.values())
+    for service, kind in ((busy, "hot"), (idle, "cold")):
+        for n in range(2):
+            assert service.ask(AskRequest("open", f"{kind}/{n}")) == AskDone()
+    clock.advance_s(3600)  # a log that was taken a moment ago stays
+    hot = [place.stack.enter_context(client_of(place, proxies).open_writer(f"hot/{n}")) for n in range(2)]
+    for writer, requests in zip(hot, (3, 2), strict=True):
+        for n in range(requests):
+            writer.write(b"%d" % n).result(LIMIT_S)
+    assert idle.balancer.look() == []
+    assert busy.balancer.look() == [HandOver("hot/1", "idle")]
+    hot[1].write(b"2").result(LIMIT_S)
+    assert (busy.logs, idle.logs) == (["hot/0"], ["cold/0", "cold/1", "hot/1"])
+    assert payloads_read(namespace, "hot/1") == [b"0", b"1", b"2"]
+    clock.advance_s(3600)
+    hot[0].write(b"3").result(LIMIT_S)
+    assert (idle.balancer.look(), busy.balancer.look()) == ([], []), "all load is that of one log"

@@ -14,7 +14,7 @@ from scribengin.log import LogConfig
 from scribengin.proxy import ProxyConfig
 from scribengin.proxy.client.transport import FlightTransport
 from scribengin.proxy.server import _listening
-from scribengin.proxy.wire.answers import AskDone, TryAgain, decode_answer
+from scribengin.proxy.wire.answers import AskDone, Refused, TryAgain, decode_answer
 from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, encode_ask
 from scribengin.testing.log_samples import payloads_read
 from scribengin.testing.waiting import wait_until
@@ -103,10 +103,10 @@ def test_a_proxy_says_what_it_writes_and_what_it_does_not_know(place: ProxiedPla
     found = decode_answer([pa.py_buffer(message) for message in asked])
     assert isinstance(found, AskDone)
     assert found.said["logs"] == [LOG]
-    for kind, body in (("dance", b""), (ASK, b"{"), (ASK, encode_ask(AskRequest("dance"))), ("write", b"123")):
-        assert isinstance(server.service.answer(kind, pa.py_buffer(body)), TryAgain)
     bad = encode_ask(AskRequest("truncate", LOG, {"before": "x", "force": True}))
-    assert isinstance(server.service.answer(ASK, pa.py_buffer(bad)), TryAgain)
+    for kind, body in (("dance", b""), (ASK, b"{"), (ASK, encode_ask(AskRequest("dance"))), (ASK, bad)):
+        assert isinstance(server.service.answer(kind, pa.py_buffer(body)), Refused)
+    assert isinstance(server.service.answer(WRITE, pa.py_buffer(b"123")), TryAgain), "it was cut on its way"
 
 
 def test_who_comes_before_a_proxy_has_started_is_told_to_ask_again() -> None:

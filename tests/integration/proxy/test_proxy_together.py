@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import scribengin.proxy.service as proxy_service
-from scribengin.errors import AccessDenied, CallerUnknown, LogBusy, MessageInvalid, WrittenTooFast
+from scribengin.errors import AccessDenied, CallerUnknown, LogBusy, MessageDamaged, WrittenTooFast
 from scribengin.log import DLSN, LogConfig
 from scribengin.log.format.entry import EncodedEntry
 from scribengin.log.format.records import Record, body_of_records
@@ -80,7 +80,7 @@ def test_each_request_of_a_bundle_has_its_own_answer(place: ProxiedPlace) -> Non
     assert isinstance(found[1].error, WrittenTooFast)
     assert found[2] is None, "the proxy would have to take it first"
     assert isinstance(found[3], TryAgain)
-    assert isinstance(found[3].why, MessageInvalid)
+    assert isinstance(found[3].why, MessageDamaged)
     assert found[4] is None
     assert isinstance(found[5], Refused), "a second's worth came with the first request of that log"
     assert isinstance(found[5].error, WrittenTooFast)
@@ -216,7 +216,7 @@ def test_who_may_not_write_a_log_is_told_so_for_that_one(place: ProxiedPlace) ->
         assert isinstance(stranger.error, CallerUnknown), "nothing is looked at before it is known who asks"
     damaged = answer_to_all(server, b"no bundle", TOKEN)
     assert isinstance(damaged, TryAgain)
-    assert isinstance(damaged.why, MessageInvalid)
+    assert isinstance(damaged.why, MessageDamaged)
     assert payloads_read(namespace, "mine") == [b"1", b"2"]
 
 

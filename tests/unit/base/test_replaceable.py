@@ -124,6 +124,48 @@ def test_a_place_that_is_another_one_at_the_end_is_refused(tmp_path: Path) -> No
     assert sorted(os.listdir(tmp_path)) == ["keys", "link"]
 
 
+def test_a_folder_that_is_another_one_at_the_end_is_refused_and_nothing_is_left_in_either(tmp_path: Path) -> None:
+    folder, moved = tmp_path / "folder", tmp_path / "moved"
+    folder.mkdir()
+
+    def swapped_meanwhile() -> Iterator[pa.RecordBatch]:
+        folder.rename(moved)
+        folder.mkdir()
+        yield from ()
+
+    with pytest.raises(ConfigInvalid, match=f"^{folder / 'file'} has become another place meanwhile"):
+        write_records(swapped_meanwhile(), "text", folder / "file")
+    assert (os.listdir(folder), os.listdir(moved)) == ([], [])
+
+
+def test_what_was_written_has_its_name_after_a_power_failure(
+    tmp_path: Path, write: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[int, bool]] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append((os.fstat(file).st_ino, (tmp_path / "file").exists())))
+    write(tmp_path / "file")
+    assert synced == [((tmp_path / "file").stat().st_ino, False), (tmp_path.stat().st_ino, True)]
+
+
+def test_nothing_is_written_into_a_folder_that_takes_the_place_of_another_one(
+    tmp_path: Path, write: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, mine, moved = (tmp_path / name for name in ("folder", "mine", "moved"))
+    folder.mkdir()
+    mine.mkdir()
+    (mine / "file").write_text("mine")
+
+    def planted_meanwhile(_bytes: int) -> str:
+        folder.rename(moved)
+        folder.symlink_to(mine)
+        return "known"
+
+    monkeypatch.setattr(secrets, "token_hex", planted_meanwhile)
+    with pytest.raises(ConfigInvalid, match="cannot be written"):
+        write(folder / "file")
+    assert (os.listdir(mine), (mine / "file").read_text()) == (["file"], "mine")
+
+
 def test_nothing_is_written_through_what_stands_where_the_new_file_is_made(
     tmp_path: Path, write: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

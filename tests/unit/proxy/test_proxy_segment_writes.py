@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,6 +24,7 @@ from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE
+from scribengin.worker.failures import Remedy, remedy_for
 
 LOG, OTHER = "orders/eu", "flights/0"
 
@@ -60,6 +62,12 @@ class Place:
         assert isinstance(answer, Refused), answer
         return answer.error
 
+    def expect_writable(self) -> None:
+        """Somebody becomes the log's next writer, and writes."""
+        with self.namespace.open_writer(LOG) as writer:
+            writer.write(b"1").result(120)
+        assert payloads_read(self.namespace, LOG) == [b"1"]
+
     def sweep(self) -> int:
         """Long after the last step. How many segments are open then."""
         self.clock.advance_s(IDLE_S)
@@ -73,16 +81,48 @@ def place() -> Iterator[Place]:
         yield Place(stack)
 
 
+def expect_awaited(error: Exception, said: str) -> None:
+    """A dataflow waits for the proxies after that, as after the death of one, and does not fail for it."""
+    assert type(error) is StoreUnreachable
+    assert said in str(error)
+    assert remedy_for(error).remedy is Remedy.AWAY
+
+
 @pytest.mark.parametrize("epoch", [2, wire.EPOCH_MAX])
-@pytest.mark.parametrize("op", [wire.CREATE, wire.ANNOUNCE])
+@pytest.mark.parametrize("op", [wire.CREATE, wire.ANNOUNCE, wire.FENCE, wire.SAVE_INDEX])
 def test_no_segment_has_an_epoch_that_the_registry_has_not_given(place: Place, op: str, epoch: int) -> None:
     """Who came after that would have no epoch left, and nobody could write the log any more."""
-    assert "no writer of log 'orders/eu' has had its epoch" in str(place.refused(op, place.named(7, epoch)))
-    assert isinstance(place.refused(op, place.named(7, epoch).copied("zstd-0")), LogWriteFailed)
+    name = place.named(7, epoch)
+    for made in (name, name.copied("zstd-0"), name._replace(directory=f"{name.directory}/aside")):
+        assert "no writer of log 'orders/eu' has had its epoch" in str(place.refused(op, made, kind="positions"))
     assert place.writes.open_segments == 0
-    with place.namespace.open_writer(LOG) as writer:
-        writer.write(b"1").result(120)
-    assert payloads_read(place.namespace, LOG) == [b"1"]
+    place.expect_writable()
+
+
+@pytest.mark.parametrize("changed", [{"segment": 2}, {"epoch": wire.EPOCH_MAX}, {"directory": "another"}])
+def test_a_segment_that_is_moved_stays_its_logs_with_its_number_and_its_epoch(
+    place: Place, changed: dict[str, Any]
+) -> None:
+    """Another directory of that name is that of no log: there it may have had any epoch."""
+    name = place.named()
+    another = name._replace(directory=name.directory.rpartition("-")[0] + "-0a1b")
+    place.namespace._store.create_log(another.directory)
+    source = another if "directory" in changed else name
+    place.done(wire.CREATE, source)
+    to = source._replace(**changed) if source is name else name
+    assert "it stays its log's" in str(place.refused(wire.MOVE, source, to=list(to[:4])))
+    place.done(wire.SYNC, source, step=1)
+    place.expect_writable()
+
+
+def test_a_segment_that_the_registry_has_forgotten_is_set_aside_and_brought_back(place: Place) -> None:
+    """A registry that went back has given a lower epoch than files have."""
+    name = place.named(1, 9)
+    there = name._replace(directory=f"{name.directory}/aside")
+    place.namespace._store.create(name, fsync=True).close()
+    place.done(wire.MOVE, name, to=list(there[:4]))
+    place.done(wire.MOVE, there, to=list(name[:4]))
+    assert place.namespace._store.names(name.directory) == [name]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +179,7 @@ def test_segments_of_writers_that_are_gone_are_closed_and_no_others(place: Place
     assert place.sweep() == 2, "whoever makes a copy does something all the time"
     place.take(LOG)
     assert place.sweep() == 1
-    assert "is not open at the proxy a proxy" in str(place.refused(wire.SYNC, place.named(), step=1))
+    expect_awaited(place.refused(wire.SYNC, place.named(), step=1), "is not open at the proxy a proxy any more")
     place.done(wire.SYNC, place.named(log=OTHER), handle="other", step=1)
     place.namespace.delete(OTHER)
     assert place.sweep() == 0
@@ -214,7 +254,7 @@ def test_a_segment_that_cannot_be_made_leaves_nothing_and_may_be_tried_again(pla
 def test_a_segment_that_is_made_as_the_proxy_ends_is_left_for_the_next_one(place: Place) -> None:
     """By its name it is not to be told from one that another proxy has made anew meanwhile."""
     with at_failpoint("log.segment_create:after", lambda _stop: place.writes.close()):
-        assert "the proxy ends" in str(place.refused(wire.CREATE, place.named()))
+        expect_awaited(place.refused(wire.CREATE, place.named()), "the proxy ends")
     assert place.namespace._store.names(place.named().directory) == [place.named()]
     assert place.writes.open_segments == 0
 

@@ -16,6 +16,7 @@ from scribengin.errors import (
     Fenced,
     LogError,
     LogWriteFailed,
+    MessageDamaged,
     MessageInvalid,
     OutOfRoom,
     OverCapacity,
@@ -71,9 +72,9 @@ def test_damage_on_the_way_is_told(at: int, bit: int, cut: int) -> None:
     entry = 64  # the head says who and what number: another request of the same client has it as well
     damaged = bytearray(sent)
     damaged[entry + at % (len(sent) - entry)] ^= 1 << bit
-    with pytest.raises(MessageInvalid):
+    with pytest.raises(MessageDamaged):
         decode_write(pa.py_buffer(bytes(damaged)))
-    with pytest.raises(MessageInvalid):
+    with pytest.raises(MessageDamaged):
         decode_write(pa.py_buffer(sent[: cut % len(sent)]))
 
 
