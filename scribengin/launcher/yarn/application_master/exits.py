@@ -25,8 +25,8 @@ _CLEANING_UP = re.compile(r"^\[[^\]]*\]Exception when trying to cleanup containe
 def exit_of(status: int, diagnostics: str, memory_mb: int, *, killing: bool) -> ContainerExit:
     """What `status` and `diagnostics` mean for a container of `memory_mb` that we wanted to end (`killing`) or not."""
     if status in (PHYSICAL_MEMORY, VIRTUAL_MEMORY):
-        said = _over_physical if status == PHYSICAL_MEMORY else _over_virtual
-        return ContainerExit("memory", -signal.SIGKILL, said(diagnostics, memory_mb))
+        over = _over_physical if status == PHYSICAL_MEMORY else _over_virtual
+        return ContainerExit("memory", -signal.SIGKILL, over(diagnostics, memory_mb))
     if status == OVER_MEMORY and "container.memory_mb" in last_words(diagnostics):
         return ContainerExit("memory", -signal.SIGKILL, last_words(diagnostics))
     if status == PREEMPTED:
