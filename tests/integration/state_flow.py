@@ -49,17 +49,19 @@ class StateFlow:
         directory: Path,
         *,
         delay_s: int | Mapping[str, int] = 0,
+        reads: Sequence[str] | None = None,
         **does: Any,
     ) -> None:
         """`does` is `sql` or `transformation`, which is in `directory`; it reads `src`, the logs `in/*`, and `other`,
-        the log `other`, if it says so. Records may be `delay_s` late, by source or all of them. What `does` says of
-        `state` is added."""
+        the log `other`, if it says so, or `reads` does. Records may be `delay_s` late, by source or all of them. What
+        `does` says of `state` is added."""
         self.registry = registry
         self.spark = spark
         self.directory = directory
         self.namespace = bound_namespace(registry, directory / "store", "in/0", "in/1", "other")
         logs = {"src": "in/*", "other": "other"}
-        used = [name for name in logs if name == "src" or re.search(rf"(FROM|JOIN) {name}\b", str(does.get("sql")))]
+        named = [name for name in logs if name == "src" or re.search(rf"(FROM|JOIN) {name}\b", str(does.get("sql")))]
+        used = reads or named
         log = {"kind": "log", "format": "json", "schema_ddl": SCHEMA}
         delays_s = dict.fromkeys(used, delay_s) if isinstance(delay_s, int) else delay_s
         self.config = DataflowConfig.parse(

@@ -56,6 +56,17 @@ with SkeinApplications(yarn, kit, worker) if launcher == "skein" else YarnApplic
         pause()
     print(applications.poll(master).reason)
 """
+LOOPBACK = {
+    "spark.driver.host": "localhost",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
+    "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    # No task starts before both executors are there, however slow the machine is.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+}
+"""Of Spark, where a driver and its executors are all on this machine."""
 _PROGRAM_TIMEOUT_S = 840.0
 _NOT_ENDED = "states=NEW,SUBMITTED,ACCEPTED,RUNNING"
 
@@ -172,6 +183,18 @@ def submit_on_yarn(cluster: Cluster, servers: YarnServers, **config: Any) -> Yar
     flow = YarnFlow(cluster, DataflowConfig.parse({"launcher": "yarn", **config}, source="the test"), servers)
     flow.run("-c", _SUBMIT, cluster.registry.hosts, str(cluster.home), flow.config.model_dump_json())
     return flow
+
+
+def executors(worker_pid: int) -> list[psutil.Process]:
+    """Those of the driver that is that worker's JVM, which they call by its port."""
+    jvms = psutil.Process(worker_pid).children(recursive=True)
+    ports = {one.laddr.port for jvm in jvms for one in jvm.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
+    drivers = tuple(f"CoarseGrainedScheduler@localhost:{port}" for port in ports)
+    return [
+        process
+        for process in psutil.process_iter(["cmdline", "name"])
+        if process.info["name"] == "java" and any(word.endswith(drivers) for word in process.info["cmdline"] or [])
+    ]
 
 
 @contextmanager

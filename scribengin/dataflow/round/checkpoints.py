@@ -43,7 +43,7 @@ from scribengin.errors import CheckpointMismatch, ConfigInvalid, DataflowError, 
 from scribengin.filesystems.contract import TreeFileSystem
 from scribengin.filesystems.paths import tree_file_system
 from scribengin.launcher.local.launcher import scribengin_home
-from scribengin.spark.stateful.query_log import QueryDirectory
+from scribengin.spark.stateful.query_log import BRING_BACK, READ_AGAIN, QueryDirectory
 from scribengin_registry.contract import Registry
 
 MARKER = "checkpoint.json"
@@ -356,9 +356,7 @@ class Checkpoints:
         try:
             return CheckpointMark.model_validate_json(self._files.read(path, 0, _MARKER_BYTES_MAX))
         except ValidationError:
-            raise CheckpointMismatch(
-                f"{self._named(path)} is damaged: bring it back as it was when the checkpoint began"
-            ) from None
+            raise CheckpointMismatch(f"{self._named(path)} is damaged: {BRING_BACK}") from None
 
     def _owned(self, mark: CheckpointMark, place: CheckpointPlace) -> OwnedCheckpoint:
         path = posixpath.join(self._path(mark.name, place), "query")
@@ -373,8 +371,7 @@ class Checkpoints:
     def _missing(self, name: str) -> CheckpointMismatch:
         return CheckpointMismatch(
             f"the commit logs name checkpoint {name}, and {self._named(self._directory)} has none of that name: bring "
-            "its directory back from where it was moved or backed up, or delete the dataflow and submit it again "
-            "without its state"
+            f"its directory back from where it was moved or backed up, or {READ_AGAIN}"
         )
 
 

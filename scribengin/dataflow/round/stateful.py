@@ -49,13 +49,15 @@ from scribengin.errors import CheckpointMismatch, ScribenginError, SparkUnavaila
 from scribengin.spark.stateful.beats import beat_offset, beats_of, bound_beat, is_beats
 from scribengin.spark.stateful.offers import BoundRange, Offset
 from scribengin.spark.stateful.query import ExecutedBatch
-from scribengin.spark.stateful.query_log import QueryDirectory, QueryLog, take_back, take_schemas_along
+from scribengin.spark.stateful.query_log import READ_AGAIN, QueryDirectory, QueryLog, take_back, take_schemas_along
 from scribengin.spark.transform.spec import Misplaced, StateReport
 from scribengin_registry.contract import Registry
 
 FILES_MAX = 500
 """So many files of a stream a round reads at most: its query keeps in its log where each of them was read."""
-_OLDER_COPY = "one of the two was brought back from an older copy; bring back the other one of that time, too"
+_OLDER_COPY = (
+    f"one of the two was brought back from an older copy; bring back the other one of that time, too, or {READ_AGAIN}"
+)
 Offsets = Mapping[str, Offset]
 """By source."""
 
@@ -308,11 +310,12 @@ class StatefulRunner(TaskRounds):
         """Raises CheckpointMismatch where the checkpoint has beats of other sources than those that may be silent."""
         if self._log.planned < 0:
             return
-        kept = {source for source in self._log.offsets(self._log.planned) if is_beats(source)}
-        if kept != set(map(beats_of, self._state.silent_after)):
+        offsets = self._log.offsets(self._log.planned)
+        kept = {source for source in self._sources() if beats_of(source) in offsets}
+        if kept != set(self._state.silent_after):
             raise CheckpointMismatch(
-                f"idle_after_s was set for other sources when the checkpoint in {self._log.directory} began, and it "
-                "keeps that: set state.watermarks back"
+                f"the checkpoint in {self._log.directory} began with idle_after_s for {_listed(kept)}, and keeps that; "
+                f"now {_listed(self._state.silent_after)} would have it: set state.watermarks back"
             )
 
     # -- a round
@@ -576,6 +579,10 @@ class StatefulRunner(TaskRounds):
             return self._at[source]
         others = {s: {"at": at["at"], "records": at["records"]} for s, at in self._at[source]["streams"].items()}
         return {"source": source, "streams": {**others, **read}, **late}
+
+
+def _listed(sources: Collection[str]) -> str:
+    return ", ".join(sorted(sources)) or "no source"
 
 
 def _ended(plan: PlannedRange) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def refuse_unfitting(
             f"{task} has the state of {_listed(kept.values())}, and the transformation keeps that of {now}: {WAY_OUT}"
         )
     if partitions is not None and any(store.partitions != partitions for store in stores):
-        refuse_undividable(operators, str(directory), partitions)
+        refuse_undividable(operators, str(directory), partitions, stores[0].partitions)
     batch = max(store.batch for store in stores) + 1
     with tempfile.TemporaryDirectory(dir=scratch_directory(), prefix="fits-") as scratch:
         fresh = Path(scratch) / "fresh" / _STATE
@@ -117,19 +117,20 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def refuse_undividable(operators: Sequence[StateOperator], directory: str, partitions: int) -> None:
+def refuse_undividable(operators: Sequence[StateOperator], directory: str, partitions: int, before: int | None) -> None:
     """Raises CheckpointMismatch if the state that these operators keep in `directory` cannot be divided into another
-    number of partitions. Spark would find out when it has planned the batch, and then would not run another one."""
+    number of partitions than `before`. Spark would find out when it has planned the batch, and then would not run
+    another one."""
     if not operators:
         raise CheckpointMismatch(
-            f"the transformation keeps nothing, and in {directory} a batch is begun that divides what it keeps into "
-            f"{partitions} partitions: bring the checkpoint back as it was"
+            f"the transformation keeps nothing, and in {directory} a batch is begun that divides what it has kept into "
+            f"{partitions} partitions: {WAY_OUT}"
         )
     for one in operators:
         if one.partitions is None:
             raise CheckpointMismatch(
-                f"the state in {directory} cannot be divided into {partitions} partitions: {one.name} has no key; set "
-                "state.partitions back, or leave it out"
+                f"the state in {directory} cannot be divided into {partitions} partitions: {one.name} has no key; let "
+                f"state.partitions be {before or 'what it was'}, or leave it out"
             )
 
 

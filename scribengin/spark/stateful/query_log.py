@@ -25,6 +25,8 @@ from scribengin.spark.stateful.offers import Offset
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 """What Spark calls the number of partitions of a query's state. It stands in the plan of each of its batches."""
+READ_AGAIN = "let the dataflow read again without its state, with `scribengin rewind`"
+BRING_BACK = f"bring the checkpoint back as it was, or {READ_AGAIN}"
 _FILE_BYTES_MAX = 64 * 1024 * 1024
 _SCHEMAS = "/_stateSchema/"
 _METADATA = "_metadata"
@@ -100,8 +102,8 @@ class QueryLog:
             yield
         except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError):
             raise CheckpointMismatch(
-                f"{self.directory}/offsets/{number} is not there, or not as this engine's queries write it: bring the "
-                "checkpoint back as it was"
+                f"{self.directory}/offsets/{number} is not there, or not as this engine's queries write it: "
+                f"{BRING_BACK}"
             ) from None
 
 
@@ -168,9 +170,7 @@ def _naming(files: TreeFileSystem, path: str, operator: str) -> bytes | None:
             store["stateSchemaFilePaths"] = now
             changed |= now != before
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise CheckpointMismatch(
-            f"{files.url_of(path)} is not as Spark writes it: bring the checkpoint back as it was"
-        ) from None
+        raise CheckpointMismatch(f"{files.url_of(path)} is not as Spark writes it: {BRING_BACK}") from None
     return f"{version}\n{json.dumps(content, separators=(',', ':'))}".encode() if changed else None
 
 

@@ -14,7 +14,7 @@ from scribengin.errors import CheckpointMismatch, ConfigInvalid, DataflowBusy, D
 from scribengin.spark.session.failures import SPARK_ERRORS, Cause, failure, told_causes
 from scribengin.spark.session.session import activate, session_beside
 from scribengin.spark.stateful.operators import StateVariable, operator_names, state_variables
-from scribengin.spark.stateful.query_log import QueryDirectory, QueryLog
+from scribengin.spark.stateful.query_log import BRING_BACK, QueryDirectory, QueryLog
 
 TIMERS = "timers"
 """The name of a processor's store that has the timers which are registered."""
@@ -116,8 +116,7 @@ def unfound(causes: Sequence[Cause], directory: QueryDirectory) -> DataflowError
     here = f"{directory.path}/"
     if files and here in files[-1].message and directory.files.is_directory(directory.path):
         return CheckpointMismatch(
-            f"{_doing(directory)}: {files[-1].line}: ask again, and if it is still missing, bring the checkpoint back "
-            "as it was"
+            f"{_doing(directory)}: {files[-1].line}: ask again, and if it is still missing, {BRING_BACK}"
         )
     return _moved(directory)
 

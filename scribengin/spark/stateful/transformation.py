@@ -127,7 +127,7 @@ class StatefulTransformation:
         Raises CheckpointMismatch for state that Spark does not divide, before anything is changed; SparkUnavailable.
         """
         _, _, operators = self._built(self._new_directory())
-        refuse_undividable(operators, checkpoint, partitions)
+        refuse_undividable(operators, str(checkpoint).removeprefix("file:"), partitions, before)
         assert self.spec.state is not None, "a transformation with state has it in its specification"
         session = session_beside(self._session, query_settings(self.spec.state, checkpoint))
         activate(session)
@@ -230,4 +230,7 @@ def query_settings(state: StateSpec, checkpoint: str) -> dict[str, str]:
         # But a checkpoint keeps the policy that its first batch was planned with, and Spark takes that: one that began
         # with `max`, before this was set here, goes on with it. Its state begins anew with a rewind.
         f"{_STREAMING}.multipleWatermarkPolicy": "min",
+        # Of operators that read the same, by the same key, Spark would have one read for all, and the others stand on
+        # what it has read. To those no watermark came: they gave out nothing of what it closes, and kept it for ever.
+        "spark.sql.exchange.reuse": "false",
     }

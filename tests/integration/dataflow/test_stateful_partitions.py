@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.errors import CheckpointMismatch
+from scribengin.errors import CheckpointMismatch, SparkUnavailable
 from scribengin.filesystems.local import LocalFileSystem
 from scribengin.spark.stateful.query_log import PARTITIONS, QueryDirectory, QueryLog
 from scribengin.spark.stateful.stored import StoredState
@@ -98,6 +98,20 @@ def dies_dividing(flow: StateFlow, partitions: int) -> None:
         (flow.query_directory / "commits" / name).unlink(missing_ok=True)
 
 
+def fails_dividing(flow: StateFlow, partitions: int) -> None:
+    """Spark fails with some partitions written, and others not. The way back is told."""
+    flow.want_partitions(partitions)
+    before = QueryLog.read(query(flow))
+    way_back = rf"config set flow state\.partitions={before.partitions(before.done)}`"
+    with flow.owner() as owner, pytest.raises((CheckpointMismatch, SparkUnavailable), match=way_back) as failed:
+        owner.take_over()
+    assert "nothing is lost" in str(failed.value)
+    begun = QueryLog.read(query(flow))
+    assert (begun.planned, begun.done) == (before.done + 1, before.done)
+    written = {int(file.parent.name) for file in flow.query_directory.glob(f"state/0/*/{begun.planned + 1}_*")}
+    assert set() < written < set(range(partitions)), written
+
+
 @pytest.mark.parametrize("kind", ["windows", pytest.param("processor", marks=pytest.mark.full)])
 def test_state_in_two_partitions_then_five_then_three_counts_each_record_once(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path, kind: str
@@ -124,17 +138,33 @@ def test_state_in_two_partitions_then_five_then_three_counts_each_record_once(
     assert divided(flow) == [5, 3]
     assert stores_divided(flow) == {3}
     refuse_doubles(kept(flow), 3)
-    dies_dividing(flow, 4)
-    flow.append("in/0", EVENTS[28:])
-    flow.want_partitions(None)
+    assert flow.delivered() == []
+    flow.append("in/0", [*EVENTS[28:], *END])
     flow.run_to_the_end()
-    assert divided(flow) == [5, 3], "what was begun is taken back"
-    assert stores_divided(flow) == {3}
-    refuse_doubles(kept(flow), 3)
-    flow.want_partitions(4)
+    assert told(flow.delivered()) == windows(EVENTS)
+
+
+def test_where_spark_fails_in_the_middle_of_dividing_state_it_goes_on_as_it_was_or_is_divided_later(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A file stands where the directory of the last partition would be. It moves along with the checkpoint."""
+    flow = StateFlow(memory_registry, spark, tmp_path, round={"records_max": 40}, sql=COUNTS)
+    flow.append("in/0", EVENTS[:12])
     flow.run_to_the_end()
-    assert divided(flow) == [5, 3, 4]
-    refuse_doubles(kept(flow), 4)
+    in_the_way = "state/0/4"
+    (flow.query_directory / in_the_way).touch()
+    fails_dividing(flow, 5)
+    flow.want_partitions(2)
+    flow.append("in/0", EVENTS[12:24])
+    flow.run_to_the_end()
+    assert divided(flow) == [], "what was begun is taken back"
+    assert stores_divided(flow) == {2}
+    fails_dividing(flow, 5)
+    (flow.query_directory / in_the_way).unlink()
+    flow.append("in/0", EVENTS[24:])
+    flow.run_to_the_end()
+    assert divided(flow) == [5], "what was begun is done again"
+    refuse_doubles(kept(flow), 5)
     assert flow.delivered() == []
     flow.append("in/0", END)
     flow.run_to_the_end()
@@ -150,7 +180,7 @@ def test_state_without_a_key_is_not_divided_and_goes_on_as_it_was(
     flow.run_to_the_end()
     flow.want_partitions(5)
     for asked in (lambda: check(flow, 5), flow.run_to_the_end):  # before anything is stopped, and a task
-        with pytest.raises(CheckpointMismatch, match=r"5 partitions: limit has no key; set state.partitions back"):
+        with pytest.raises(CheckpointMismatch, match=r"5 partitions: limit has no key; let state.partitions be 2, or"):
             asked()
     for fits in (2, None):
         check(flow, fits)

@@ -1,229 +1,168 @@
 """Every operator that keeps state against one batch job over the same records: with random lateness, order, cuts into
 batches, and owners that leave or die. What has come out once the watermark is past everything is equal.
 
-Records come as late as the watermark allows. With the last ones come some that are far too late: they change nothing.
+All of them are outputs of one dataflow, so that a history costs one run. Where late records have no sink, those of a
+history come as late as the watermark allows, and some far too late: these change nothing. Where they have one, records
+are as late as they like: each is in the results or there, and it is known which.
 """
 
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 from pyspark.sql import SparkSession
 
 from scribengin.testing.failpoints import at_failpoint
-from scribengin_registry.contract import Registry
-from tests.integration.processors import BUILT_IN, BY_FRAME, BY_RECORD, WINDOWS, transforming
+from scribengin.testing.memory.registry import MemoryEnsemble
+from tests.integration.spark.operator_cases import IN_FULL, OPERATORS, module_of, unbounded
+from tests.integration.spark.state_histories import DELAYS_S, History, histories, late_in
 from tests.integration.spark_samples import records
-from tests.integration.state_batches import in_one_batch
+from tests.integration.state_batches import each_in_one_batch
 from tests.integration.state_flow import FAR, Died, Event, StateFlow, die, drain, payloads_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]  # a history that fails is made smaller, run by run
 
-DELAYS_S = {"src": 15, "other": 5}
-"""By source: how late its records may be."""
-RECORDS = 24
-PARTS = 2
-LEAVES = ("releases", "round.commit:before", "round.commit:after")
-"""How an owner ends once it has run some parts of the records: at a failpoint it dies."""
-Parts = list[list[Event]]
-
-
-@dataclass(frozen=True)
-class StateCase:
-    """What one case runs."""
-
-    does: str
-    """A statement, or what a function over `src` returns."""
-    bounded: bool = True
-    """Whether records that come far too late are dropped."""
-    unbounded: tuple[str, ...] = ()
-    in_batch: str | None = None
-    """What a batch job does instead, where Spark has the operator for streams alone."""
-    repeats: bool = False
-    """Whether records come again."""
-    module: str = ""
-    """What stands before the function."""
-
-    def given(self, directory: Path) -> dict[str, Any]:
-        """As a descriptor has it, which is in `directory`."""
-        if self.does.startswith("SELECT"):
-            return {"sql": self.does}
-        (directory / "operator_case.py").write_text(transforming(self.does, self.module))
-        return {"transformation": "operator_case:transform"}
+Rows = Mapping[str, Sequence[str]]
+"""By output, as JSON, in order."""
+IN_TIME = histories(DELAYS_S, too_late=True)
+LATE = histories(dict.fromkeys(DELAYS_S, 60))
+HALF = [name for name in OPERATORS if name not in IN_FULL]
+OF_EACH_KIND = ["tumbling", "full_join", "duplicates_within_the_watermark", "windows_of_windows"]
 
 
-def grouped(window: str, call: str) -> StateCase:
-    """Counts and sums by a window of time, and who."""
-    columns = f"{window}.start AS at, {window}.end AS upto, who, count(*) AS many, sum(n) AS total"
-    return StateCase(f"SELECT {columns} FROM src GROUP BY {call}, who")
+@contextmanager
+def flow_of(names: Sequence[str], spark: SparkSession, *, late_sink: bool) -> Iterator[StateFlow]:
+    """A dataflow whose outputs are these operators; the sink `late` takes late records, or nobody does."""
+    with tempfile.TemporaryDirectory() as place, MemoryEnsemble().connect() as registry:
+        directory = Path(place)
+        (directory / "operator_cases.py").write_text(module_of(names))
+        sinks = [*names, *(["late"] if late_sink else [])]
+        yield StateFlow(
+            registry,
+            spark,
+            directory,
+            delay_s=DELAYS_S,
+            reads=list(DELAYS_S),
+            round={"records_max": 100},
+            sinks={name: {"kind": "log", "log": name, "format": "json"} for name in sinks},
+            state={"partitions": 1, "unbounded": unbounded(names), **({"late": {"sink": "late"}} if late_sink else {})},
+            transformation="operator_cases:transform",
+        )
 
 
-def joined(kind: str, columns: str = "l.at AS at, l.who AS who, l.n AS n, r.who AS met, r.n AS m") -> StateCase:
-    return StateCase(
-        f"SELECT {columns} FROM src l {kind} JOIN other r ON l.who = r.who "
-        "AND r.at BETWEEN l.at AND l.at + INTERVAL 10 SECONDS"
-    )
-
-
-def counted(source: str) -> str:
-    return f"SELECT window AS w, who, count(*) AS many FROM {source} GROUP BY window(at, '10 seconds'), who"
-
-
-def processor(does: str) -> StateCase:
-    return StateCase(does, unbounded=("processor",), in_batch=BUILT_IN, module=WINDOWS)
-
-
-OPERATORS = {
-    "tumbling": grouped("window", "window(at, '10 seconds')"),
-    "sliding": grouped("window", "window(at, '10 seconds', '5 seconds')"),
-    "session": grouped("session_window", "session_window(at, '4 seconds')"),
-    "inner join": joined("INNER"),
-    "left join": joined("LEFT"),
-    "right join": joined("RIGHT"),
-    "full join": joined("FULL"),
-    "semi join": joined("LEFT SEMI", "l.at AS at, l.who AS who, l.n AS n"),
-    "union": StateCase(
-        "SELECT window.start AS at, who, count(*) AS many FROM "
-        "(SELECT at, who FROM src UNION ALL SELECT at, who FROM other) GROUP BY window(at, '10 seconds'), who"
-    ),
-    "static join": StateCase(
-        'inputs["src"].join(context.spark.createDataFrame([("a", "hall")], "who STRING, room STRING"), "who", "left")'
-        '.select("at", "who", "n", "room")',
-        bounded=False,
-    ),
-    "static join, grouped": StateCase(
-        'inputs["src"].join(context.spark.createDataFrame([("a", "hall")], "who STRING, room STRING"), "who")'
-        '.groupBy(__import__("pyspark").sql.functions.window("at", "10 seconds"), "room", "who").count()'
-    ),
-    "duplicates": StateCase('inputs["src"].select("at", "who", "n").dropDuplicates(["who", "at", "n"])', repeats=True),
-    "duplicates for ever": StateCase(
-        'inputs["src"].select("at", "who", "n").dropDuplicates(["who", "n"])',
-        bounded=False,
-        unbounded=("duplicates",),
-        repeats=True,
-    ),
-    "duplicates within the watermark": StateCase(
-        'inputs["src"].select("at", "who", "n").dropDuplicatesWithinWatermark(["who", "n"])',
-        in_batch='inputs["src"].select("at", "who", "n").dropDuplicates(["who", "n"])',
-        repeats=True,
-    ),
-    "windows of windows": StateCase(
-        "SELECT window.start AS at, who, max(many) AS most, count(*) AS windows FROM "
-        f"({counted('src')}) GROUP BY window(window_time(w), '40 seconds'), who"
-    ),
-    "windows joined": StateCase(
-        f"SELECT l.w.start AS at, l.who AS who, l.many AS many, r.many AS others FROM ({counted('src')}) l "
-        f"JOIN ({counted('other')}) r ON l.w = r.w AND l.who = r.who"
-    ),
-    "join, grouped": StateCase(
-        "SELECT window.start AS at, who, count(*) AS many FROM (SELECT l.at AS at, l.who AS who FROM src l "
-        "JOIN other r ON l.who = r.who AND r.at BETWEEN l.at AND l.at + INTERVAL 10 SECONDS) "
-        "GROUP BY window(at, '10 seconds'), who"
-    ),
-    "processor by record": processor(BY_RECORD),
-    "processor by frame": processor(BY_FRAME),
-}
-
-
-IN_FULL = {
-    "sliding",
-    "inner join",
-    "left join",
-    "right join",
-    "union",
-    "static join, grouped",
-    "windows joined",
-    "join, grouped",
-    "processor by record",
-}
-"""Much alike others: a full join is all of the joins."""
-
-
-def parts_of(chance: random.Random, source: str, operator: StateCase) -> Parts:
-    """Records of a source in the order in which they come, cut: none is later than it may be."""
-    events = [(chance.randrange(20, 90), chance.choice("ab"), n) for n in range(RECORDS)]
-    if operator.repeats:
-        events += chance.sample(events, RECORDS // 3)
-    if source == "other":
-        events = [(second, who, 100 + n) for second, who, n in events]
-    events.sort(key=lambda event: event[0] + chance.randrange(DELAYS_S[source]))
-    cuts = sorted(chance.sample(range(1, len(events)), PARTS - 1))
-    return [events[start:end] for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True)]
-
-
-def played(flow: StateFlow, chance: random.Random, parts: Mapping[str, Parts]) -> None:
-    """Have owners run what comes part by part. One of them leaves early; at the end the watermark is past all."""
-    leaves_after, leaves = chance.randrange(PARTS), chance.choice(LEAVES)
+def play(flow: StateFlow, history: History) -> None:
+    """Have owners run what comes, batch by batch. At the end the watermark is past all."""
     with ExitStack() as owned:
         owner = owned.enter_context(flow.owner())
         owner.take_over()
-        for index in range(PARTS + 1):
-            for source, of_source in parts.items():
-                append(flow, chance, source, of_source[index] if index < PARTS else [(FAR, "z", 0)])
-            if index != leaves_after or leaves == "releases":
-                drain(owner)
-            else:
-                with at_failpoint(leaves, die), pytest.raises(Died):
+        for batch in history.batches:
+            for log in dict.fromkeys(record.log for record in batch.records):
+                flow.append(log, [record.event for record in batch.records if record.log == log])
+            if batch.dies:
+                with at_failpoint(batch.ends, die), pytest.raises(Died):
                     drain(owner)
-            if index == leaves_after:
-                if leaves == "releases":
-                    owner.release()
+            else:
+                drain(owner)
+            if batch.leaves:
+                owner.release()
+            if batch.leaves or batch.dies:
                 owned.close()
                 owner = owned.enter_context(flow.owner())
                 owner.take_over()
+        for log in ("in/0", "other"):
+            flow.append(log, [(FAR, "z", 0)])
+        drain(owner)
         owner.release()
 
 
-def append(flow: StateFlow, chance: random.Random, source: str, events: Sequence[Event]) -> None:
-    """To the logs of a source, at random."""
-    if source == "other":
-        flow.append("other", events)
-        return
-    logs = [chance.choice(("in/0", "in/1")) for _ in events]
-    for log in sorted(set(logs)):
-        flow.append(log, [event for event, of in zip(events, logs, strict=True) if of == log])
+def delivered(flow: StateFlow) -> Rows:
+    """But what is late."""
+    return {name: in_order(flow.delivered(name)) for name in flow.config.sinks if name in OPERATORS}
 
 
-def in_order(payloads: Sequence[str]) -> list[str]:
-    """The rows but those of the last records, whose watermark nothing has passed."""
-    rows = (json.loads(payload) for payload in payloads)
+def in_order(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Without those of the last records, whose watermark nothing has passed."""
     return sorted(json.dumps(row, sort_keys=True) for row in rows if "z" not in (row.get("who"), row.get("met")))
 
 
-@pytest.mark.parametrize("seed", [1, *[pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 8)]])
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.full if name in IN_FULL else ()) for name in OPERATORS]
-)
-def test_it_gives_out_what_one_batch_job_does(
-    memory_registry: Registry, spark: SparkSession, tmp_path: Path, name: str, seed: int
-) -> None:
-    operator = OPERATORS[name]
-    chance = random.Random(f"{name} {seed}")
-    flow = StateFlow(
-        memory_registry,
-        spark,
-        tmp_path,
-        delay_s=DELAYS_S,
-        round={"records_max": 100},
-        state={"unbounded": operator.unbounded},
-        **operator.given(tmp_path),
-    )
-    parts = {source: parts_of(chance, source, operator) for source in flow.config.sources}
-    tables = {s: records(payloads_of([event for part in of for event in part])) for s, of in parts.items()}
-    if operator.bounded:
-        parts["src"][-1] += [(-FAR + second, "a", 1000 + second) for second in range(3)]
-    played(flow, chance, parts)
-    if operator.in_batch is not None:
-        replace(operator, does=operator.in_batch).given(tmp_path)
+def at_once(flow: StateFlow, events: Mapping[str, Sequence[Event]]) -> Rows:
+    """What one batch job makes of these records."""
     with flow.open() as resources:
-        expected = in_one_batch(resources.transformation_spec(), spark, tables)
-    found = [json.dumps(row) for row in flow.delivered()]
-    assert in_order(found) == in_order([row[0] for row in expected])
-    assert found, "nothing came out"
+        spec = replace(resources.transformation_spec(), function="operator_cases:at_once", state=None)
+    tables = {source: records(payloads_of(of)) for source, of in events.items()}
+    found = each_in_one_batch(spec, flow.spark, tables)
+    return {name: in_order(json.loads(row[0]) for row in rows) for name, rows in found.items()}
+
+
+def refuse_differences(found: Rows, expected: Rows) -> None:
+    """Of the first output that has one."""
+    assert found.keys() == expected.keys()
+    for name, rows in expected.items():
+        assert found[name] == rows, name
+
+
+def eventful(history: History) -> bool:
+    """Whether it is worth its run: an owner dies, another one leaves, and something is late."""
+    ends = [batch.ends for batch in history.batches]
+    late = any(record.late_s != 0 for batch in history.batches for record in batch.records)
+    return late and "releases" in ends and any(batch.dies for batch in history.batches)
+
+
+def second_of(text: str) -> int:
+    return round(datetime.fromisoformat(text).astimezone(UTC).timestamp())
+
+
+def gives_out_what_one_batch_job_does(names: Sequence[str], spark: SparkSession, history: History) -> None:
+    with flow_of(names, spark, late_sink=False) as flow:
+        play(flow, history)
+        refuse_differences(delivered(flow), at_once(flow, {source: history.events(source) for source in DELAYS_S}))
+
+
+def routes_what_is_late(names: Sequence[str], spark: SparkSession, history: History) -> None:
+    late = late_in(history)
+    with flow_of(names, spark, late_sink=True) as flow:
+        play(flow, history)
+        told = [
+            (one["late_source"], second_of(one["at"]), one["who"], second_of(one["late_watermark"]))
+            for one in flow.delivered("late")
+        ]
+        assert sorted(told) == sorted((one.source, *one.event[:2], one.watermark_s) for one in late)
+        in_time = {source: history.events(source) for source in DELAYS_S}
+        for one in late:
+            in_time[one.source].remove(one.event)
+        refuse_differences(delivered(flow), at_once(flow, in_time))
+
+
+@settings(max_examples=1, derandomize=True)
+@given(IN_TIME.filter(eventful))
+def test_it_gives_out_what_one_batch_job_does(spark: SparkSession, history: History) -> None:
+    gives_out_what_one_batch_job_does(HALF, spark, history)
+
+
+@settings(max_examples=1, derandomize=True)
+@given(LATE.filter(eventful))
+def test_with_a_sink_for_late_records_each_is_in_the_results_or_there(spark: SparkSession, history: History) -> None:
+    routes_what_is_late(OF_EACH_KIND, spark, history)
+
+
+@pytest.mark.full
+@settings(max_examples=6)
+@given(IN_TIME)
+def test_in_more_histories_it_gives_out_what_one_batch_job_does(spark: SparkSession, history: History) -> None:
+    gives_out_what_one_batch_job_does(list(OPERATORS), spark, history)
+
+
+@pytest.mark.full
+@settings(max_examples=6)
+@given(LATE)
+def test_in_more_histories_each_record_is_in_the_results_or_late(spark: SparkSession, history: History) -> None:
+    routes_what_is_late(list(OPERATORS), spark, history)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pytest
 
@@ -19,22 +18,13 @@ from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import TIMEOUT_S, running_cluster, start
+from tests.integration.yarn_cluster import LOOPBACK, executors
 from tests.stalls import expect_output
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 SMALL, LARGE = 300, 60_000
 BAD = 123
-LOOPBACK = {
-    "spark.driver.host": "localhost",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
-    "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
-    "spark.executor.memory": "512m",
-    # No task starts before both executors are there, however slow the machine is.
-    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
-}
 PLACES = """
     import os
     from pyspark.sql import functions as F
@@ -147,18 +137,6 @@ def test_state_is_kept_on_executors_of_yarn_and_outlives_them_and_the_worker(
     counted = sorted((row["n"], row["many"]) for row in rows)
     expect_output(counted == [(first, 10) for first in range(0, 290, 10)], f"windows of ten: {counted}")
     assert all(row["container"].startswith("container_") for row in rows), rows
-
-
-def executors(worker_pid: int) -> list[psutil.Process]:
-    """Those of the driver that is that worker's JVM, which they call by its port."""
-    jvms = psutil.Process(worker_pid).children(recursive=True)
-    ports = {one.laddr.port for jvm in jvms for one in jvm.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
-    drivers = tuple(f"CoarseGrainedScheduler@localhost:{port}" for port in ports)
-    return [
-        process
-        for process in psutil.process_iter(["cmdline", "name"])
-        if process.info["name"] == "java" and any(word.endswith(drivers) for word in process.info["cmdline"] or [])
-    ]
 
 
 def lines(directory: Path) -> list[dict[str, Any]]:

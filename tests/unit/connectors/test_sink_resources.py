@@ -8,7 +8,9 @@ import pytest
 
 from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.files import FileSinkConfig
+from scribengin.dataflow.config import StateConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.dataflow.round.checkpoints import checkpoint_root
 from scribengin.filesystems.hdfs import canonical_cluster
 from scribengin.filesystems.paths import durable_file_system, tree_file_system
 from scribengin.spark.stateful.query_log import QueryDirectory
@@ -69,6 +71,9 @@ def test_a_program_that_opens_it_itself_gets_a_service_as_it_is_written(
         "<configuration><property><name>dfs.nameservices</name><value>MyCluster</value></property></configuration>"
     )
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    state = StateConfig.parse({"checkpoints": "hdfs://MyCluster/State/"}, source="a test")
+    root, above = tree_file_system(checkpoint_root(state))
+    assert root.url_of(f"{above}/of") == "hdfs://MyCluster/State/of"
     files, inside = tree_file_system("hdfs://MyCluster/State/of/task-0")
     assert QueryDirectory(files, inside).url == "hdfs://MyCluster/State/of/task-0"
     assert files.resource(inside) == "hdfs://mycluster/State/of/task-0"

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,35 @@ def test_an_end_is_told_in_the_contracts_words(
     assert (how.kind, how.code) == (kind, number)
     assert reason in how.reason
     assert attempt_of("container_e17_1_0001_02_000005") == 2
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "reason"),
+    [
+        (
+            "137.4 MB of 128 MB physical memory used",
+            "memory",
+            "ended by YARN: it held 137.4 MB of the 128 MB that",
+        ),
+        ("2.2 GB of 2.1 GB virtual memory used", "memory", "it had 2.2 GB of the 2.1 GB of virtual memory that it may"),
+        (
+            "Container killed by YARN for exceeding memory limits",
+            "memory",
+            "it held more memory than it may, and",
+        ),
+        ("Container preempted by scheduler", "killed", "YARN took it back for another application (preempted)"),
+        ("Container failed during execution, see logs for more information.", "exited", "ended by SIGTERM"),
+    ],
+)
+def test_whom_yarn_has_ended_says_why_whatever_signal_that_was(message: str, kind: str, reason: str) -> None:
+    """What skein says of it: the worker knows of a signal alone."""
+    failed = Instance("worker_3", "FAILED", "container_1_0001_02_000005", "node:1", message)
+    for killing in (False, True) if kind == "memory" else (False,):
+        how = exit_of_instance(failed, f"{128 + signal.SIGTERM}\n".encode(), "", 128, killing=killing)
+        assert how.kind == kind
+        assert reason in how.reason
+    how = exit_of_instance(replace(failed, state="KILLED"), b"143\n", "", 128)
+    assert how.reason == "killed by the launcher"
 
 
 def test_an_instance_that_skein_does_not_know_is_lost() -> None:

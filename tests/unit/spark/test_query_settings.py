@@ -16,6 +16,7 @@ def test_what_is_in_memory_is_bounded_and_snapshots_are_written_often() -> None:
     assert told[f"{STORE}.rocksdb.maxMemoryUsageMB"] == "64"
     assert told[f"{STORE}.maintenanceInterval"] == "10s"
     assert told["spark.sql.shuffle.partitions"] == "3"
+    assert told["spark.sql.exchange.reuse"] == "false", "what the watermark closes would stay (`tumbling_again`)"
 
 
 def test_only_files_in_directories_are_made_without_a_transaction_and_all_have_their_checksums() -> None:

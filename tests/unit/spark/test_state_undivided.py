@@ -6,6 +6,7 @@ import pytest
 
 from scribengin.errors import CheckpointMismatch, SparkUnavailable, TransformationFailed
 from scribengin.spark.stateful.fitting import refuse_undividable, undivided
+from scribengin.spark.transform.spec import StateOperator
 
 
 def test_what_spark_does_not_divide_names_the_number_from_before() -> None:
@@ -39,5 +40,22 @@ def test_where_the_batch_is_named_already_no_way_back_is_told() -> None:
 
 
 def test_where_the_transformation_keeps_nothing_any_more_nothing_is_divided() -> None:
-    with pytest.raises(CheckpointMismatch, match="keeps nothing, and in /there a batch is begun that divides"):
-        refuse_undividable((), "/there", 5)
+    with pytest.raises(CheckpointMismatch) as refused:
+        refuse_undividable((), "/there", 5, 2)
+    assert str(refused.value) == (
+        "the transformation keeps nothing, and in /there a batch is begun that divides what it has kept into 5 "
+        "partitions: give the dataflow the transformation that it had, or submit another dataflow"
+    )
+
+
+@pytest.mark.parametrize(("before", "told"), [(2, "2"), (None, "what it was")])
+def test_what_has_no_key_is_named_with_the_number_that_it_goes_on_with(before: int | None, told: str) -> None:
+    counted = StateOperator(name="aggregate", kind="aggregate", spark="", key=("who",), bound=None, partitions=2)
+    limit = StateOperator(name="limit", kind="limit", spark="", key=(), bound="")
+    refuse_undividable((counted,), "/there", 5, before)
+    with pytest.raises(CheckpointMismatch) as refused:
+        refuse_undividable((counted, limit), "/there", 5, before)
+    assert str(refused.value) == (
+        "the state in /there cannot be divided into 5 partitions: limit has no key; "
+        f"let state.partitions be {told}, or leave it out"
+    )

@@ -15,7 +15,8 @@ BY_MASTER, AFTER_APPLICATION, BY_RESOURCE_MANAGER = -105, -106, -107
 
 _SIGNALLED = 128
 _WORDS_MAX = 500
-_USED = re.compile(r"Current usage: (\S+ ?\S*) of \S+ ?\S* physical memory used", re.IGNORECASE)
+_USED = r"(\d\S* ?\S*) of (\d\S* ?\S*) {} memory used"
+_PHYSICAL, _VIRTUAL = (re.compile(_USED.format(kind), re.IGNORECASE) for kind in ("physical", "virtual"))
 _STDERR = re.compile(r"Last \d+ bytes of stderr ?:")
 # A NodeManager may have more to say behind what it quotes: that its own cleaning up found no pid file any more.
 _CLEANING_UP = re.compile(r"^\[[^\]]*\]Exception when trying to cleanup container ", re.MULTILINE)
@@ -24,13 +25,8 @@ _CLEANING_UP = re.compile(r"^\[[^\]]*\]Exception when trying to cleanup containe
 def exit_of(status: int, diagnostics: str, memory_mb: int, *, killing: bool) -> ContainerExit:
     """What `status` and `diagnostics` mean for a container of `memory_mb` that we wanted to end (`killing`) or not."""
     if status in (PHYSICAL_MEMORY, VIRTUAL_MEMORY):
-        used = _USED.search(diagnostics)
-        held = f"held {used[1]} of memory" if used else "held more memory than it may"
-        return ContainerExit(
-            "memory",
-            -signal.SIGKILL,
-            f"{held}, and container.memory_mb is {memory_mb}: give it more, or less to do",
-        )
+        over = _over_physical if status == PHYSICAL_MEMORY else _over_virtual
+        return ContainerExit("memory", -signal.SIGKILL, over(diagnostics, memory_mb))
     if status == OVER_MEMORY and "container.memory_mb" in last_words(diagnostics):
         return ContainerExit("memory", -signal.SIGKILL, last_words(diagnostics))
     if status == PREEMPTED:
@@ -45,6 +41,24 @@ def exit_of(status: int, diagnostics: str, memory_mb: int, *, killing: bool) -> 
     code = _code(status)
     said = last_words(diagnostics) if code else ""
     return ContainerExit("exited", code, f"{describe(code)}: {said}" if said else describe(code))
+
+
+def _over_physical(diagnostics: str, memory_mb: int) -> str:
+    used = _PHYSICAL.search(diagnostics)
+    held = f"it held {used[1]} of the {used[2]} that" if used else "it held more memory than"
+    return (
+        f"ended by YARN: {held} it may, and container.memory_mb is {memory_mb}: give it more, or less to do; "
+        "YARN counts the files that it has mapped"
+    )
+
+
+def _over_virtual(diagnostics: str, memory_mb: int) -> str:
+    used = _VIRTUAL.search(diagnostics)
+    had = f"it had {used[1]} of the {used[2]} of virtual memory that" if used else "it had more virtual memory than"
+    return (
+        f"ended by YARN: {had} it may, and container.memory_mb is {memory_mb}: have nodes look at "
+        "physical memory alone (yarn.nodemanager.vmem-check-enabled: false), or give it more"
+    )
 
 
 def last_words(diagnostics: str) -> str:
