@@ -26,11 +26,14 @@ from scribengin.launcher.yarn.config import YarnConfig
 
 DEFAULT_STALLED_AFTER_S = 60.0
 _SUFFIXES = (".yaml", ".yml", ".json")
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
+NAME_LENGTH_MAX = 100
+NAME_PATTERN = rf"^[A-Za-z0-9][A-Za-z0-9_-]{{0,{NAME_LENGTH_MAX - 1}}}$"
 
 
 def _plain_name(value: str) -> str:
-    if not re.match(NAME_PATTERN, value):
+    if len(value) > NAME_LENGTH_MAX:
+        raise ValueError(f"'{value[:30]}...' has {len(value)} characters: a name has at most {NAME_LENGTH_MAX}")
+    if not re.fullmatch(NAME_PATTERN, value):
         raise ValueError(f"'{value[:200]}' is no name: letters, digits, - and _, beginning with a letter or a digit")
     return value
 
@@ -251,7 +254,7 @@ class DataflowConfig(Config):
     @classmethod
     def _plain_names(cls, value: dict[str, Any]) -> dict[str, Any]:
         for name in value:
-            if not re.match(r"^[A-Za-z_][A-Za-z0-9_]*$", name):
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 raise ValueError(f"'{name}' is not a name (letters, digits and _, not beginning with a digit)")
         return value
 
@@ -290,7 +293,7 @@ class DataflowConfig(Config):
     def _one_transformation(self) -> DataflowConfig:
         if (self.transformation is None) == (self.sql is None):
             raise ValueError("give exactly one of transformation (module:function) and sql")
-        if self.transformation is not None and not re.match(r"^[\w.]+:\w+$", self.transformation):
+        if self.transformation is not None and not re.fullmatch(r"[\w.]+:\w+", self.transformation):
             raise ValueError(f"transformation '{self.transformation}' is not of the form module:function")
         if isinstance(self.sql, str) and len(self.outputs) != 1:
             raise ValueError(
