@@ -133,8 +133,11 @@ def body_of_batch(
 
     Raises LogError (no or null payload, wrong type), RecordTooLarge, TransactionIdOutOfOrder.
     """
+    if PAYLOAD not in batch.schema.names:
+        there = ", ".join(batch.schema.names) or "none"
+        raise LogError(f"log '{log}': a batch needs the column '{PAYLOAD}' (there are: {there})")
     payload = body_column(log, batch, PAYLOAD)
-    if payload.null_count or PAYLOAD not in batch.schema.names:
+    if payload.null_count:
         raise no_payload(log)
     key = body_column(log, batch, "key")
     channel = body_column(log, batch, "channel")
