@@ -106,7 +106,7 @@ def test_a_key_that_stands_twice_is_refused_wherever_people_write_it(tmp_path: P
     path.write_text("name: loud\nworkers: 1\nsources:\n  pkgs: {kind: hdfs, path: /in}\nworkers: 2\n")
     with pytest.raises(ConfigInvalid, match=r"line 5, column 1: the key 'workers' stands in line 2, column 1, too"):
         load_config(path)
-    with pytest.raises(ConfigInvalid, match="the key 'sources.a' stands in line 1, column 2, too"):
+    with pytest.raises(ConfigInvalid, match=r"the key 'sources\.a' stands in line 1, column 2, too"):
         parse_yaml("{sources.a: 1, b: {c: 1}, sources.a: 2}", source="the edit")
     with pytest.raises(ConfigInvalid, match="/config is not JSON: the key 'cores' stands twice"):
         config_from_bytes(b'{"container": {"cores": 1, "memory_mb": 900, "cores": 2}}', "/config")
