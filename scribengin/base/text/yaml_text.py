@@ -21,7 +21,7 @@ class _PlainLoader(yaml.SafeLoader):
     """Refuses a key that stands twice in one mapping: YAML's loader takes the last one, and says nothing."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
-        node = super().compose_mapping_node(anchor)  # type: ignore[no-untyped-call]  # of types-PyYAML
+        node = super().compose_mapping_node(anchor)
         seen: dict[tuple[str, str], yaml.Mark] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:

@@ -186,7 +186,7 @@ def refuse_own_output(config: DataflowConfig) -> None:
     for source, read in config.sources.items():
         for sink, written in config.sinks.items():
             thing = written.endpoint()
-            if read.meets(thing) and (read.kind != "hdfs" or read.path.rstrip("/") == thing.name):
+            if read.meets(thing) and (read.kind != "hdfs" or read.endpoint().name.rstrip("/") == thing.name):
                 raise ConfigInvalid(
                     f"source '{source}' reads what sink '{sink}' writes ({thing}): each record would come again for "
                     "ever; write elsewhere, or read less"
