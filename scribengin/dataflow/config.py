@@ -26,6 +26,10 @@ from scribengin.launcher.yarn.config import YarnConfig
 
 DEFAULT_STALLED_AFTER_S = 60.0
 _SUFFIXES = (".yaml", ".yml", ".json")
+WORKERS_MAX = 10_000
+THREADS_MAX = 1000
+PARTITIONS_MAX = 10_000
+"""Far above what anybody needs: a digit too many must not take a master's memory, or a worker's."""
 NAME_LENGTH_MAX = 100
 NAME_PATTERN = rf"^[A-Za-z0-9][A-Za-z0-9_-]{{0,{NAME_LENGTH_MAX - 1}}}$"
 
@@ -48,7 +52,7 @@ class ContainerConfig(Config):
     memory_mb: int = Field(default=2048, ge=256)
     """A worker that holds more is ended, and another one takes its place. Where logs lie on BookKeeper, the default is
     512 a core more, and it is more with more than 256 for state, or with many cores beside state."""
-    cores: int = Field(default=1, ge=1)
+    cores: int = Field(default=1, ge=1, le=THREADS_MAX)
     """Processors. Spark gets as many local threads."""
 
 
@@ -150,7 +154,7 @@ class StateConfig(Config):
     checkpoints: str | None = None
     """A directory that every worker sees, mounted or on `hdfs://`, for the checkpoints of all tasks. Default: `state`
     in SCRIBENGIN_HOME of this machine."""
-    partitions: Annotated[int | None, ROLLING] = Field(default=None, ge=1)
+    partitions: Annotated[int | None, ROLLING] = Field(default=None, ge=1, le=PARTITIONS_MAX)
     """Into how many parts state is divided by its keys. Another number is taken over while the dataflow is paused.
     Default: what a checkpoint has; a new one gets one a core of the container."""
     watermarks: dict[str, WatermarkConfig] = {}
@@ -202,9 +206,9 @@ class DataflowConfig(Config):
     """How many tasks the streams are grouped into; those that are found later join the tasks with the fewest. Default:
     one a stream of the largest source, and of those that are found later. With state: 1, and more only where all
     sources are divided by one key (`partition_by`); it stays as it is then."""
-    workers: Annotated[int, LIVE] = Field(default=1, ge=0)
+    workers: Annotated[int, LIVE] = Field(default=1, ge=0, le=WORKERS_MAX)
     """How many worker processes there are. With 0 nothing is read."""
-    executors_per_worker: Annotated[int, ROLLING] = Field(default=1, ge=1)
+    executors_per_worker: Annotated[int, ROLLING] = Field(default=1, ge=1, le=THREADS_MAX)
     """How many tasks run side by side in one worker."""
     container: Annotated[ContainerConfig, ROLLING] = ContainerConfig()
     """What one worker gets of its machine."""
