@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from scribengin.errors import ConfigInvalid, LogError
-from scribengin.log import DLSN, FIRST, LAST, TAIL, LogNamespace, SequenceId, Time, TransactionId
+from scribengin.errors import ConfigInvalid, LogError, RecordTooLarge
+from scribengin.log import DLSN, FIRST, LAST, TAIL, LogConfig, LogNamespace, SequenceId, Time, TransactionId
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE
@@ -34,6 +34,16 @@ def test_what_is_no_start_is_refused_and_not_taken_for_the_end_of_the_log(logs: 
 @pytest.mark.parametrize("start", [None, FIRST, LAST, TAIL, DLSN.INITIAL, Time(0), TransactionId(1), SequenceId(0)])
 def test_all_starts_that_there_are_are_taken(logs: LogNamespace, start: Any) -> None:
     logs.open_reader("log", start).close()
+
+
+def test_a_record_that_is_too_large_is_told_with_what_makes_the_log_take_it(logs: LogNamespace) -> None:
+    logs.configure("log", LogConfig(record_bytes_max=10))
+    with logs.open_writer("log") as writer, pytest.raises(RecordTooLarge) as error:
+        writer.write(b"x" * 11).result()
+    assert "`scribengin log configure log --set record_bytes_max=11`" in str(error.value)
+    logs.configure("log", LogConfig(record_bytes_max=11))
+    with logs.open_writer("log") as writer:
+        writer.write(b"x" * 11).result()
 
 
 def test_what_is_no_batch_is_refused_and_the_writer_goes_on(logs: LogNamespace) -> None:
