@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from scribengin.errors import ConfigInvalid
+from scribengin.errors import ConfigInvalid, is_full
 
 PRIVATE_MODE = 0o700
 _REMOVALS_MAX = 100
@@ -41,7 +41,8 @@ def remove_directory(path: Path) -> None:
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path` when the block has ended well; of one that has not, nothing is left.
-    `mode`: its rights, less the umask. Raises ConfigInvalid: it cannot be written, and as `replaceable`."""
+    `mode`: its rights, less the umask. Raises ConfigInvalid: it cannot be written, and as `replaceable`; OSError, which
+    names `path`: its disk is full."""
     place = replaceable(path)
     new = place.with_name(f".scribengin-{secrets.token_hex(8)}.part")  # a name that nobody can have guessed
     try:
@@ -57,6 +58,8 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         finally:
             new.unlink(missing_ok=True)
     except OSError as error:
+        if is_full(error):
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise _unwritable(path, error) from error
 
 
