@@ -122,8 +122,10 @@ class EmbeddedZooKeeper:
             end = tail_of(self.log_path)
             self.stop()
             # A free port may be taken by somebody else before the server gets there: only then is another try worth it.
-            if self._wanted_port or "BindException" not in end:
+            if "BindException" not in end:
                 break
+            if self._wanted_port:
+                raise ServerFailed(f"port {self._port} of this machine is taken: free it, or name another one")
         raise ServerFailed(
             f"the embedded ZooKeeper in {self.data_dir} did not start on port {self._port}: free that port, or give it "
             f"more time. The end of {self.log_path}:\n{end or '(nothing)'}"

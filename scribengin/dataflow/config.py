@@ -26,11 +26,18 @@ from scribengin.launcher.yarn.config import YarnConfig
 
 DEFAULT_STALLED_AFTER_S = 60.0
 _SUFFIXES = (".yaml", ".yml", ".json")
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
+WORKERS_MAX = 10_000
+THREADS_MAX = 1000
+PARTITIONS_MAX = 10_000
+"""Far above what anybody needs: a digit too many must not take a master's memory, or a worker's."""
+NAME_LENGTH_MAX = 100
+NAME_PATTERN = rf"^[A-Za-z0-9][A-Za-z0-9_-]{{0,{NAME_LENGTH_MAX - 1}}}$"
 
 
 def _plain_name(value: str) -> str:
-    if not re.match(NAME_PATTERN, value):
+    if len(value) > NAME_LENGTH_MAX:
+        raise ValueError(f"'{value[:30]}...' has {len(value)} characters: a name has at most {NAME_LENGTH_MAX}")
+    if not re.fullmatch(NAME_PATTERN, value):
         raise ValueError(f"'{value[:200]}' is no name: letters, digits, - and _, beginning with a letter or a digit")
     return value
 
@@ -45,7 +52,7 @@ class ContainerConfig(Config):
     memory_mb: int = Field(default=2048, ge=256)
     """A worker that holds more is ended, and another one takes its place. Where logs lie on BookKeeper, the default is
     512 a core more, and it is more with more than 256 for state, or with many cores beside state."""
-    cores: int = Field(default=1, ge=1)
+    cores: int = Field(default=1, ge=1, le=THREADS_MAX)
     """Processors. Spark gets as many local threads."""
 
 
@@ -147,7 +154,7 @@ class StateConfig(Config):
     checkpoints: str | None = None
     """A directory that every worker sees, mounted or on `hdfs://`, for the checkpoints of all tasks. Default: `state`
     in SCRIBENGIN_HOME of this machine."""
-    partitions: Annotated[int | None, ROLLING] = Field(default=None, ge=1)
+    partitions: Annotated[int | None, ROLLING] = Field(default=None, ge=1, le=PARTITIONS_MAX)
     """Into how many parts state is divided by its keys. Another number is taken over while the dataflow is paused.
     Default: what a checkpoint has; a new one gets one a core of the container."""
     watermarks: dict[str, WatermarkConfig] = {}
@@ -199,9 +206,9 @@ class DataflowConfig(Config):
     """How many tasks the streams are grouped into; those that are found later join the tasks with the fewest. Default:
     one a stream of the largest source, and of those that are found later. With state: 1, and more only where all
     sources are divided by one key (`partition_by`); it stays as it is then."""
-    workers: Annotated[int, LIVE] = Field(default=1, ge=0)
+    workers: Annotated[int, LIVE] = Field(default=1, ge=0, le=WORKERS_MAX)
     """How many worker processes there are. With 0 nothing is read."""
-    executors_per_worker: Annotated[int, ROLLING] = Field(default=1, ge=1)
+    executors_per_worker: Annotated[int, ROLLING] = Field(default=1, ge=1, le=THREADS_MAX)
     """How many tasks run side by side in one worker."""
     container: Annotated[ContainerConfig, ROLLING] = ContainerConfig()
     """What one worker gets of its machine."""
@@ -251,7 +258,7 @@ class DataflowConfig(Config):
     @classmethod
     def _plain_names(cls, value: dict[str, Any]) -> dict[str, Any]:
         for name in value:
-            if not re.match(r"^[A-Za-z_][A-Za-z0-9_]*$", name):
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 raise ValueError(f"'{name}' is not a name (letters, digits and _, not beginning with a digit)")
         return value
 
@@ -290,7 +297,7 @@ class DataflowConfig(Config):
     def _one_transformation(self) -> DataflowConfig:
         if (self.transformation is None) == (self.sql is None):
             raise ValueError("give exactly one of transformation (module:function) and sql")
-        if self.transformation is not None and not re.match(r"^[\w.]+:\w+$", self.transformation):
+        if self.transformation is not None and not re.fullmatch(r"[\w.]+:\w+", self.transformation):
             raise ValueError(f"transformation '{self.transformation}' is not of the form module:function")
         if isinstance(self.sql, str) and len(self.outputs) != 1:
             raise ValueError(

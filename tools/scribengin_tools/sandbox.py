@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from scribengin.base.process.private import private_directory
+from scribengin.errors import ConfigInvalid
 from scribengin.launcher.contract import tail_of_log
 from scribengin.log import DEFAULT_NAMESPACE, LogNamespace
 from scribengin_registry.contract import ProtectedRegistry
@@ -79,9 +80,15 @@ class Sandbox:
         return self._server.hosts
 
     def __enter__(self) -> Sandbox:
-        """Start everything. Raises ServerFailed, JavaMissing, NamespaceNotBound (the registry's data is another's),
-        NotAuthorised (it belongs to other credentials)."""
-        private_directory(self.directory)
+        """Start everything. Raises ConfigInvalid (the directory cannot be made), ServerFailed, JavaMissing,
+        NamespaceNotBound (the registry's data is another's), NotAuthorised (it belongs to other credentials)."""
+        try:
+            private_directory(self.directory)
+        except OSError as error:
+            raise ConfigInvalid(
+                f"the sandbox's directory {self.directory} cannot be made ({error.filename}: {error.strerror}); name "
+                "another one (--dir)"
+            ) from error
         with ExitStack() as opened:
             opened.enter_context(self._server)  # first: it is the one server of this directory
             self.auth = own_credentials(self.directory / CREDENTIALS)
@@ -106,7 +113,7 @@ class Sandbox:
     def kill_dataflows(self, home: Path) -> list[str]:
         """Kill what runs below `home` for the dataflows of this registry. A line for each that had to be."""
         from scribengin.dataflow.registry.view import dataflow_names
-        from scribengin.errors import ConfigInvalid, LauncherError
+        from scribengin.errors import LauncherError
         from scribengin.operations.lifecycle import kill_dataflow
 
         if self._registry is None or self._server.pid is None:

@@ -19,6 +19,7 @@ from kazoo.security import ACL, Permissions, make_acl, make_digest_acl
 from scribengin_registry.errors import RegistryError
 
 _DIGEST, _KERBEROS = "sasl-digest", "sasl-gssapi"
+_GSSAPI = "GSSAPI"
 _SERVICE = "zookeeper"
 
 
@@ -37,7 +38,7 @@ def parse_auth(auth: str | None) -> SessionAuth:
         return SessionAuth()
     kind, _, rest = auth.partition(":")
     if kind == _KERBEROS:
-        return _sasl({"mechanism": "GSSAPI", "service": rest or _SERVICE})
+        return _sasl({"mechanism": _GSSAPI, "service": rest or _SERVICE})
     if kind == _DIGEST:
         user, password = _user_and_password(rest, f"{_DIGEST}:user:password")
         return _sasl({"mechanism": "DIGEST-MD5", "username": user, "password": password, "service": _SERVICE})
@@ -48,13 +49,15 @@ def parse_auth(auth: str | None) -> SessionAuth:
 def _sasl(options: dict[str, str]) -> SessionAuth:
     if importlib.util.find_spec("puresasl") is None:
         raise RegistryError("SASL for the registry needs pure-sasl: pip install 'scribengin[sasl]'")
+    if options["mechanism"] == _GSSAPI and importlib.util.find_spec("kerberos") is None:  # pure-sasl asks for it
+        raise RegistryError("Kerberos for the registry needs the package kerberos: pip install kerberos")
     return SessionAuth([make_acl("auth", "", all=True), _READABLE], None, options)  # the server fills in who that is
 
 
 def _user_and_password(text: str, form: str) -> tuple[str, str]:
     user, colon, password = text.partition(":")
     if not (user and colon and password):
-        raise RegistryError(f"the registry's user must be given as {form}")
+        raise RegistryError(f"the registry's user (SCRIBENGIN_REGISTRY_AUTH) must be given as {form}")
     return user, password
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from scribengin.errors import ConfigInvalid
+from scribengin.errors import ConfigInvalid, is_full
 
 PRIVATE_MODE = 0o700
 _REMOVALS_MAX = 100
@@ -43,7 +43,8 @@ def remove_directory(path: Path) -> None:
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path`, durably, when the block has ended well; else nothing is left of it.
-    `mode`: its rights, less the umask. Raises ConfigInvalid: it cannot be written, and as `replaceable`."""
+    `mode`: its rights, less the umask. Raises ConfigInvalid: it cannot be written, and as `replaceable`; OSError, which
+    names `path`: its disk is full."""
     place = replaceable(path)
     new = f".scribengin-{secrets.token_hex(8)}.part"  # a name that nobody can have guessed
     try:
@@ -62,6 +63,8 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
                 with suppress(FileNotFoundError):
                     os.unlink(new, dir_fd=folder)
     except OSError as error:
+        if is_full(error):
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise _unwritable(path, error) from error
 
 

@@ -14,9 +14,27 @@ from scribengin.errors import ConfigInvalid
 
 TEXT_BYTES_MAX = 256 * 1024
 """As large as a config may be in the registry."""
+_MERGE = "tag:yaml.org,2002:merge"
 
 
-class _WithoutAliases(yaml.SafeLoader):
+class _PlainLoader(yaml.SafeLoader):
+    """Refuses a key that stands twice in one mapping: YAML's loader takes the last one, and says nothing."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        seen: dict[tuple[str, str], yaml.Mark] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                continue
+            before = seen.setdefault((key.tag, key.value), key.start_mark)
+            if before is not key.start_mark:
+                raise yaml.composer.ComposerError(
+                    None, None, f"the key '{key.value}' stands in {_place(before)}, too: leave one out", key.start_mark
+                )
+        return node
+
+
+class _WithoutAliases(_PlainLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]  # of types-PyYAML
@@ -27,12 +45,13 @@ class _WithoutAliases(yaml.SafeLoader):
 
 
 def parse_yaml(text: str, *, source: str, aliases: bool = False) -> Any:
-    """The value of `text`, which came from `source`. Raises ConfigInvalid: it is no YAML, or, unless `aliases` says
-    that the author is trusted with them, it has aliases or is larger than a config may be."""
+    """The value of `text`, which came from `source`. Raises ConfigInvalid: it is no YAML, a mapping has a
+    key twice, or, unless `aliases` says that the author is trusted with them, it has aliases or is larger than a config
+    may be."""
     if not aliases and len(text.encode(errors="surrogatepass")) > TEXT_BYTES_MAX:
         raise ConfigInvalid(f"{source} has more than {TEXT_BYTES_MAX:,} bytes: put tables into files of the package")
     try:
-        return yaml.load(text, yaml.SafeLoader if aliases else _WithoutAliases)
+        return yaml.load(text, _PlainLoader if aliases else _WithoutAliases)
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that there is not, a number of too many digits
         raise ConfigInvalid(f"{source} is no YAML: {_in_a_line(error)}") from None
     except RecursionError:

@@ -63,7 +63,7 @@ def refuse_too_large(config: DataflowConfig) -> None:
 def config_from_bytes(data: bytes, path: str) -> DataflowConfig:
     """Read a `config` node. Raises ConfigInvalid, naming the node."""
     try:
-        value = json.loads(data)
+        value = json.loads(data, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:
         raise ConfigInvalid(f"{path} is not JSON: {error}") from None
     config = DataflowConfig.parse(value, source=path)
@@ -72,6 +72,16 @@ def config_from_bytes(data: bytes, path: str) -> DataflowConfig:
     except (ValueError, RecursionError) as error:  # half a character, or a hundred levels of settings
         raise ConfigInvalid(f"{path} holds what cannot be written again: {error}") from None
     return config
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON as people wrote it. Of a key that is there twice the parser would take the last, unsaid."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key '{twice}' stands twice in one mapping: leave one out")
+    return made
 
 
 def first_nodes(

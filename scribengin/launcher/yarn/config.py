@@ -98,7 +98,7 @@ class YarnConfig(Config):
     @classmethod
     def _variable_names(cls, value: dict[str, str]) -> dict[str, str]:
         for name in value:
-            if not _VARIABLE.match(name):
+            if not _VARIABLE.fullmatch(name):
                 raise ValueError(f"'{name}' is no name of an environment variable")
         return value
 
@@ -106,6 +106,6 @@ class YarnConfig(Config):
     @classmethod
     def _link_names(cls, value: dict[str, str]) -> dict[str, str]:
         for name in value:
-            if not _LINK.match(name) or name in RESERVED_LINKS:
+            if not _LINK.fullmatch(name) or name in RESERVED_LINKS:
                 raise ValueError(f"'{name}' cannot be the name of a file (one word, not {', '.join(RESERVED_LINKS)})")
         return value

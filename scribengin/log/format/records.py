@@ -86,8 +86,8 @@ def check_size(log: str, what: str, size: int, config: LogConfig) -> None:
 def too_large(log: str, what: str, size: int, config: LogConfig) -> RecordTooLarge:
     """The error of a payload or key that is larger than the log takes."""
     return RecordTooLarge(
-        f"log '{log}': a {what} of {size} bytes, the log takes {config.record_bytes_max}; "
-        "create it with a larger record_bytes_max"
+        f"log '{log}': a {what} of {size} bytes, the log takes {config.record_bytes_max}; raise that for its next "
+        f"writer: `scribengin log configure {log} --set record_bytes_max={size}`"
     )
 
 
@@ -133,8 +133,11 @@ def body_of_batch(
 
     Raises LogError (no or null payload, wrong type), RecordTooLarge, TransactionIdOutOfOrder.
     """
+    if PAYLOAD not in batch.schema.names:
+        there = ", ".join(batch.schema.names) or "none"
+        raise LogError(f"log '{log}': a batch needs the column '{PAYLOAD}' (there are: {there})")
     payload = body_column(log, batch, PAYLOAD)
-    if payload.null_count or PAYLOAD not in batch.schema.names:
+    if payload.null_count:
         raise no_payload(log)
     key = body_column(log, batch, "key")
     channel = body_column(log, batch, "channel")
@@ -197,7 +200,7 @@ def atomic_entry(log: str, body: pa.RecordBatch, config: LogConfig) -> EncodedEn
     if body.num_rows > 1 and body.nbytes > config.entry_bytes_max:
         raise RecordTooLarge(
             f"log '{log}': {many(body.num_rows, 'record')} of {body.nbytes} bytes together, the log takes "
-            f"{config.entry_bytes_max} at once; write fewer of them, or create it with a larger entry_bytes_max"
+            f"{config.entry_bytes_max} at once; write fewer of them, or raise its entry_bytes_max (`log configure`)"
         )
     return encode(body, codec=config.codec)
 

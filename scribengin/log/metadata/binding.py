@@ -109,7 +109,9 @@ def bound(registry: Registry, path: str, uri: str, *, anywhere: bool = False) ->
     NamespaceNotBound, StoreElsewhere."""
     node = registry.find(path)
     if node is None or not node.data:
-        raise NamespaceNotBound(f"{uri} is bound to no store: bind it with LogNamespace.bind, or run a sandbox")
+        raise NamespaceNotBound(
+            f"{uri} is bound to no store: bind it (`scribengin log bind`, or LogNamespace.bind), or run a sandbox"
+        )
     descriptor = NamespaceDescriptor.from_bytes(node.data, path=path)
     store = NamespaceUri.parse(uri).store
     if store not in (None, descriptor.store):

@@ -21,7 +21,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scribengin.errors import DamagedEntry, PositionTruncated
+from scribengin.errors import ConfigInvalid, DamagedEntry, PositionTruncated
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import EntryHeader
 from scribengin.log.metadata.segments import SegmentDescriptor
@@ -75,6 +75,16 @@ Start = DLSN | TransactionId | SequenceId | Time | StartEdge | None
 _FIRST = (None, FIRST, DLSN.INITIAL, DLSN.NON_INCLUSIVE_LOWER_BOUND)
 
 
+def check_start(log: str, start: object) -> None:
+    """Raises ConfigInvalid for what is no start: it would be read as one, and nothing would ever come."""
+    if isinstance(start, DLSN | TransactionId | SequenceId | Time | StartEdge | None):
+        return
+    raise ConfigInvalid(
+        f"log '{log}': {start!r:.100} is no place to start at: pass FIRST, LAST, TAIL, Time(ms), TransactionId(n), "
+        "SequenceId(n), a DLSN, or None for FIRST"
+    )
+
+
 class StartFilter(Protocol):
     """Leaves out what comes before the start. Once it has let a record through, everything passes."""
 
@@ -110,8 +120,9 @@ def locate(catalog: LogCatalog, start: Start, *, skip_damaged: bool = False) -> 
     """The position of `start`, and what to leave out from there on.
 
     With `skip_damaged`, damage in the way of a lookup makes it start further ahead, where the gate sees to the rest.
-    Raises PositionTruncated, InconsistentLog (no position of this log), DamagedEntry, LogNotFound.
+    Raises PositionTruncated, InconsistentLog (no position of this log), DamagedEntry, LogNotFound, ConfigInvalid.
     """
+    check_start(catalog.log.name, start)
     return catalog.settled(lambda: _located(catalog, start, skip_damaged=skip_damaged))
 
 

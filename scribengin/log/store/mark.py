@@ -54,7 +54,9 @@ def mark_directory(directory: Path) -> str:
         sync_directory(directory)
         token = read_mark(directory)
     except OSError as error:
-        raise LogWriteFailed(f"cannot mark {directory} as the directory of a namespace: {error.strerror}") from error
+        raise LogWriteFailed(
+            f"cannot mark {directory} as the directory of a namespace: {error.strerror}; mend that, or name another one"
+        ) from error
     if token is None:
         raise LogWriteFailed(f"cannot mark {directory}: what was written to {MARK} is not there; look at its disk")
     return token

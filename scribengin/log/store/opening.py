@@ -62,6 +62,10 @@ class _FileKind(StoreKind):
     on_one_machine = True
 
     def resolved(self, location: str) -> str:
+        if not location:  # which Path takes for the directory that this process is in
+            raise ConfigInvalid("a namespace is bound to a directory, and its name is empty: name one, or `.`")
+        if "://" in location:
+            raise ConfigInvalid(f"'{location}' is no place for logs: name a directory, hdfs://... or bk://...")
         return str(Path(location).resolve())
 
     def check_location(self, location: str) -> None:

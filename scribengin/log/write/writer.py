@@ -341,6 +341,11 @@ class LogWriter(ClosedOrAborted):
 
     def _check_batch(self, batch: pa.RecordBatch) -> None:
         self._check_appending()
+        if not isinstance(batch, pa.RecordBatch):
+            raise LogError(
+                f"log '{self._log}': records come as a pyarrow.RecordBatch, and this is a {type(batch).__name__}: "
+                "write each of `table.to_batches()`, or make one by `pyarrow.record_batch({'payload': [...]})`"
+            )
         if not batch.num_rows:
             raise LogError(f"log '{self._log}': a batch without rows has no place in the log; leave it out")
 

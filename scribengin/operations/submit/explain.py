@@ -90,6 +90,9 @@ def explain(
     with _collected(errors):
         if not exists:
             _check_name(registry, config)
+    with _collected(errors):
+        if not exists:
+            refuse_own_output(config)
     errors += problems_of_files(config, code=code)
     with _collected(errors), OpenedDataflow(config, environment) as resources:
         found = found.model_copy(
@@ -142,6 +145,11 @@ def problems_of_files(config: DataflowConfig, *, code: bool = True) -> list[Scri
     with _collected(errors):
         refuse_too_large(config)
     with _collected(errors):
+        if config.spark.master is not None:
+            from scribengin.spark.session.spark_master import refuse_unknown  # with PySpark
+
+            refuse_unknown(config.spark.master)
+    with _collected(errors):
         if code:
             _check_code(config)
     return errors
@@ -171,6 +179,18 @@ def _check_code(config: DataflowConfig) -> None:
     from scribengin.spark.transform.user_package import UserPackage  # with PySpark, which takes a while to import
 
     UserPackage(Path(config.package) if config.package is not None else None).refuse_missing(config.transformation)
+
+
+def refuse_own_output(config: DataflowConfig) -> None:
+    """A dataflow that reads what it writes never comes to an end of it. Files below those of a sink may be others."""
+    for source, read in config.sources.items():
+        for sink, written in config.sinks.items():
+            thing = written.endpoint()
+            if read.meets(thing) and (read.kind != "hdfs" or read.endpoint().name.rstrip("/") == thing.name):
+                raise ConfigInvalid(
+                    f"source '{source}' reads what sink '{sink}' writes ({thing}): each record would come again for "
+                    "ever; write elsewhere, or read less"
+                )
 
 
 def _check_resources(registry: Registry, config: DataflowConfig, resources: dict[str, str]) -> None:

@@ -23,7 +23,7 @@ _LOCAL = re.compile(r"^local(\[(\d+|\*)(\s*,\s*\d+)?\s*\])?$")
 
 def refuse_unknown(master: str) -> None:
     """Raise ConfigInvalid for a master that is none of those here, or for YARN where no cluster is configured."""
-    if not master.startswith("local") and master != YARN:
+    if master != YARN and _LOCAL.match(master) is None:
         raise ConfigInvalid(f"spark.master '{master}': choose local threads, as in local[2], or yarn")
     if master == YARN:
         configuration_directory()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,13 @@ def test_a_user_of_the_jaas_file_owns_what_it_creates(hosts: str) -> None:
 def test_a_wrong_password_is_called_one(hosts: str) -> None:
     with pytest.raises(NotAuthorised, match="refused the user's credentials"):
         connect(hosts, auth="sasl-digest:flow:wrong", connect_timeout_s=60)
+
+
+def test_kerberos_without_its_package_says_which_before_anybody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "kerberos" else find(name))
+    with pytest.raises(RegistryError, match="needs the package kerberos: pip install kerberos"):
+        connect("127.0.0.1:1", auth="sasl-gssapi")
 
 
 @pytest.mark.parametrize("auth", ["sasl-digest:flow", "sasl-digest::secret", "flow", "sasl-digest"])

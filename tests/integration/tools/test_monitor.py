@@ -175,6 +175,19 @@ def test_a_question_mark_shows_what_keys_do(registry: Registry) -> None:
     played(registry, play, size=(80, 24))
 
 
+def test_ctrl_c_ends_it_as_it_ends_every_command_also_in_a_log(registry: Registry) -> None:
+    ended: list[MonitorApp] = []
+
+    async def play(app: MonitorApp, pilot: Pilot[None]) -> None:
+        await pilot.press("question_mark")
+        await log_shown(app, pilot)
+        await pilot.press("ctrl+c")
+        ended.append(app)
+
+    played(registry, play)
+    assert ended[0].return_code == 130
+
+
 def test_l_opens_a_log_and_escape_closes_it(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -192,3 +193,16 @@ def test_a_backup_is_for_its_user_and_a_dump_for_whom_the_umask_lets(tmp_path: P
     finally:
         os.umask(before)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("backup", "dump")] == [0o600, 0o644]
+
+
+def test_a_disk_without_room_is_no_mistake_of_whoever_named_the_file(
+    write: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left on device") as error:
+        write(tmp_path / "out")
+    assert error.value.filename == str(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.dataflow.config import DataflowConfig, load_config
+from scribengin.dataflow.registry.config_node import config_from_bytes
 from scribengin.dataflow.registry.descriptors import DataflowStatus
 from scribengin.errors import ConfigInvalid, DescriptorUnreadable
 from scribengin.log import LogConfig
@@ -64,6 +67,10 @@ def source(**keys: Any) -> dict[str, Any]:
         ({"workers": float("inf")}, "workers: inf is no number to count with"),
         ({"settings": {3: "x"}}, "settings"),
         ({"workers": -1}, "workers: -1 is too low: 0 or more"),
+        ({"workers": 10**9}, "workers: 1000000000 is too high: at most 10000"),
+        ({"executors_per_worker": 10**9}, "executors_per_worker: 1000000000 is too high: at most 1000"),
+        ({"container": {"cores": 10**9}}, "container.cores: 1000000000 is too high: at most 1000"),
+        ({"state": {"partitions": 10**9}}, "state.partitions: 1000000000 is too high: at most 10000"),
         ({"session_timeout_s": "x"}, "session_timeout_s: 'x' is no number"),
         ({"round": {"records_max": 0}}, "round.records_max: 0 is too low: 1 or more"),
         ({"metrics_port": 70_000}, "metrics_port: 70000 is too high: at most 65535"),
@@ -74,6 +81,9 @@ def source(**keys: Any) -> dict[str, Any]:
         ({"sql": 3}, "sql: is no text"),
         ({"sql": {"out": 3}}, "sql.out: is no text: put it into quotes"),
         ({"name": "a b"}, "name: 'a b' is no name: letters, digits, - and _"),
+        ({"name": "flow\n"}, "name: 'flow\n' is no name"),
+        ({"name": "x" * 101}, "name: 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...' has 101 characters: a name has at most 100"),
+        ({"sinks": {"out\n": {"kind": "log", "log": "x"}}}, "sinks: 'out\n' is not a name"),
         ({"transformation": "a:b"}, "give exactly one of transformation (module:function) and sql"),
     ],
 )
@@ -93,6 +103,22 @@ def test_what_no_key_is_like_is_told_with_the_keys_that_there_are() -> None:
         load_config({**FLOW, "container": {"fast": True}})
     with pytest.raises(ConfigInvalid, match=r"unknown key 'retention_hour': did you mean 'retention_hours'\?"):
         LogConfig.parse({"retention_hour": 3}, source="--set")
+
+
+def test_a_key_that_stands_twice_is_refused_wherever_people_write_it(tmp_path: Path) -> None:
+    path = tmp_path / "loud.yaml"
+    path.write_text("name: loud\nworkers: 1\nsources:\n  pkgs: {kind: hdfs, path: /in}\nworkers: 2\n")
+    with pytest.raises(ConfigInvalid, match=r"line 5, column 1: the key 'workers' stands in line 2, column 1, too"):
+        load_config(path)
+    with pytest.raises(ConfigInvalid, match=r"the key 'sources\.a' stands in line 1, column 2, too"):
+        parse_yaml("{sources.a: 1, b: {c: 1}, sources.a: 2}", source="the edit")
+    with pytest.raises(ConfigInvalid, match="/config is not JSON: the key 'cores' stands twice"):
+        config_from_bytes(b'{"container": {"cores": 1, "memory_mb": 900, "cores": 2}}', "/config")
+
+
+def test_a_key_of_one_mapping_may_stand_in_another_one_and_override_what_is_merged() -> None:
+    text = "a: &a {x: 1, y: 1}\nb: {<<: *a, x: 2}\nc: {x: 3}\n"
+    assert parse_yaml(text, source="x", aliases=True)["b"] == {"x": 2, "y": 1}
 
 
 def test_a_node_that_is_no_json_says_so() -> None:

@@ -122,6 +122,16 @@ def test_only_directories_are_shared(registry: Registry) -> None:
     assert LogNamespace.bind("/logs", disk.name, registry=registry, store=MEMORY_STORE).machine is None
 
 
+@pytest.mark.parametrize("place", ["", "s3://bucket/logs", "bogus://x/y"])
+def test_what_is_no_directory_is_not_made_one_below_the_working_directory(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigInvalid, match=r"name a directory|its name is empty"):
+        LogNamespace.bind("/logs", place, registry=registry)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_machine_is_the_same_for_all_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(MACHINE_VARIABLE, raising=False)
     program = "from scribengin.base.process.machine import this_machine; print(this_machine().model_dump_json())"

@@ -10,13 +10,16 @@ import pytest
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.operations.submit.explain import explain
+from scribengin.errors import ConfigInvalid
+from scribengin.operations.submit.explain import explain, refuse_own_output
 from scribengin.spark.transform.spec import CheckedPlan
 from scribengin.testing.memory.registry import MemoryEnsemble
 
 
-def explained(folder: Path, transformation: str, package: str = "flow", *, code: bool = True) -> tuple[list[str], int]:
-    """What is wrong with it, and how often Spark was asked."""
+def explained(
+    folder: Path, transformation: str, package: str = "flow", *, code: bool = True, **others: Any
+) -> tuple[list[str], int]:
+    """What is wrong with it, and how often Spark was asked. `others`: more keys of the descriptor."""
     (folder / "in").mkdir(exist_ok=True)
     keys = {
         "name": "hot",
@@ -24,6 +27,7 @@ def explained(folder: Path, transformation: str, package: str = "flow", *, code:
         "sinks": {"out": {"kind": "hdfs", "path": str(folder / "out")}},
         "transformation": transformation,
         "package": str(folder / package),
+        **others,
     }
     asked = []
 
@@ -83,3 +87,42 @@ def test_where_nobody_asked_for_a_check_nothing_is_told(folder: Path) -> None:
 )
 def test_what_may_be_there_is_left_to_the_import(folder: Path, transformation: str) -> None:
     assert explained(folder, transformation) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "thing"),
+    [
+        ({"kind": "log", "logs": "words/*"}, {"kind": "log", "log": "words"}, "log words"),
+        ({"kind": "log", "logs": "*"}, {"kind": "log", "log": "out"}, "log out"),
+        (
+            {"kind": "kafka", "bootstrap": "h:1", "pattern": "w.*"},
+            {"kind": "kafka", "bootstrap": "h:1", "topic": "words"},
+            "topic words",
+        ),
+        ({"kind": "hdfs", "path": "/in/"}, {"kind": "hdfs", "path": "/in"}, "files /in"),
+    ],
+)
+def test_a_dataflow_that_reads_its_own_output_is_refused(
+    source: dict[str, Any], sink: dict[str, Any], thing: str
+) -> None:
+    config = {"name": "hot", "sql": "SELECT 1", "sources": {"src": source}, "sinks": {"out": sink}}
+    with pytest.raises(ConfigInvalid, match=rf"source 'src' reads what sink 'out' writes \({thing}\)"):
+        refuse_own_output(DataflowConfig.parse(config, source="the test"))
+
+
+def test_files_below_those_of_a_sink_may_be_others_and_other_logs_are(folder: Path) -> None:
+    (folder / "out" / "raw").mkdir(parents=True)
+    below = {"src": {"kind": "hdfs", "path": str(folder / "out" / "raw")}}
+    assert explained(folder, "words:transform", sources=below) == ([], 1)
+
+
+@pytest.mark.parametrize("master", ["locl[2]", "local[two]", "local[", "spark://h:7077"])
+def test_a_master_that_spark_does_not_have_is_told_before_any_worker_finds_out(folder: Path, master: str) -> None:
+    (problem,), asked = explained(folder, "words:transform", spark={"master": master})
+    assert problem == f"spark.master '{master}': choose local threads, as in local[2], or yarn"
+    assert asked == 0
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2,3]"])
+def test_local_masters_are_taken(folder: Path, master: str) -> None:
+    assert explained(folder, "words:transform", spark={"master": master}) == ([], 1)

@@ -90,6 +90,27 @@ def test_a_file_for_which_there_is_no_room_is_not_called_the_output(
     assert (err.startswith("Traceback"), "in fail_for_room" in err, err.endswith(line)) == (True, True, True)
 
 
+def test_what_the_machine_does_not_allow_is_no_bug_of_ours(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_model: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/theirs/x")
+
+    monkeypatch.setattr(field_docs, "described_schema", refuse)
+    assert cli.run(["schema"]) == 1
+    line = "scribengin: /theirs/x cannot be used: Permission denied; make that possible, or name another place\n"
+    assert capsys.readouterr() == ("", line)
+
+
+def test_a_sandbox_whose_directory_cannot_be_made_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert cli.run(["sandbox", "--dir", str(tmp_path / "file" / "sandbox")]) == 2
+    assert capsys.readouterr().err == (
+        f"scribengin: the sandbox's directory {tmp_path}/file/sandbox cannot be made ({tmp_path}/file: File exists); "
+        "name another one (--dir)\n"
+    )
+
+
 def test_an_output_without_room_is_told_from_files_and_stays_in_its_place(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

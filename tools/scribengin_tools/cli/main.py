@@ -5,6 +5,7 @@ Exit codes: 0 it worked; 1 the work failed; 2 bad input, or nothing there; 130 e
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import sys
@@ -52,6 +53,7 @@ EXIT_CODE_MEANINGS = {
 }
 _INTERRUPTED = 130
 _WORK_FAILED = 1
+_NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _VERBOSE = ("-v", "--verbose")
 # The class of every mistake on a command line. Depending on its version, typer has it from click or carries its own.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -165,13 +167,21 @@ def run(arguments: Sequence[str]) -> int:
         _forget_stdout()
         return _WORK_FAILED
     except OSError as error:
-        if not is_full(error):
-            raise
-        report(error, f"{error.filename or 'a file'} cannot be written: {error.strerror}; make room")
-        return _WORK_FAILED
+        return _refused_by_system(error)
     except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED
     return code if isinstance(code, int) else 0
+
+
+def _refused_by_system(error: OSError) -> int:
+    """The exit code of what this machine does not allow: it says so itself. Anything else is a bug, and raised."""
+    if is_full(error):
+        report(error, f"{error.filename or 'a file'} cannot be written: {error.strerror}; make room")
+    elif error.filename is not None and error.errno in _NOT_ALLOWED:
+        report(error, f"{error.filename} cannot be used: {error.strerror}; make that possible, or name another place")
+    else:
+        raise error
+    return _WORK_FAILED
 
 
 def without_verbose(arguments: Sequence[str]) -> tuple[list[str], bool]:

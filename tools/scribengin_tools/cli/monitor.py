@@ -51,7 +51,10 @@ def monitor(
         if not once:
             from scribengin_tools.monitor.app import MonitorApp
 
-            MonitorApp(operator).run()
+            app = MonitorApp(operator)
+            app.run()
+            if app.return_code:
+                raise typer.Exit(app.return_code)
             return
     if as_json:
         print_json([overview.model_dump(mode="json") for overview in found])

@@ -33,6 +33,8 @@ from scribengin_tools.monitor.cells import (
 )
 
 PERIOD_S = 1.0
+INTERRUPTED = 130
+"""What a command ends with that Ctrl-C has ended."""
 _SCROLLBAR = 1
 _SHARE_OF_TIME = 5
 """A look at very many dataflows takes long; then there is a pause of so many times that before the next one."""
@@ -45,7 +47,7 @@ Keys
   p           pause the dataflow, or let it go on: its tasks commit, then wait
   l           the output of its processes on this machine; of one task, that of its worker
   ?           this; again, or Esc: back
-  q           quit
+  q, Ctrl-C   quit
 
 What is shown
   LAG         records that wait. `?`: nobody has looked; `~`: that is old, or leaves something out
@@ -95,6 +97,7 @@ class MonitorApp(App[None]):
         Binding("tab", "app.focus_next", "tasks", show=False),
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("q", "quit", "quit"),
+        Binding("ctrl+c", "interrupt", "quit", show=False, key_display="Ctrl-C", priority=True),
     ]
 
     def __init__(self, operator: MonitorActions) -> None:
@@ -189,6 +192,10 @@ class MonitorApp(App[None]):
             self._show_selected()
 
     # -- acting
+
+    def action_interrupt(self) -> None:
+        """As everywhere: Ctrl-C ends it. Textual would ask for another key."""
+        self.exit(return_code=INTERRUPTED)
 
     def action_scale(self, by: int) -> None:
         """One worker more or less for the dataflow under the cursor."""

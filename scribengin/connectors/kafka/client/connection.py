@@ -66,7 +66,7 @@ class KafkaConnectionConfig(Config):
     @classmethod
     def _addresses(cls, value: str) -> str:
         parts = [part.strip() for part in value.split(",")]
-        wrong = next((part for part in parts if not _ADDRESS.match(part)), None)
+        wrong = next((part for part in parts if not _ADDRESS.fullmatch(part)), None)
         if wrong is not None:
             raise ValueError(f"'{wrong}' is not of the form host:port (several are separated by commas)")
         return ",".join(parts)

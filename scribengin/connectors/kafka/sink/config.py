@@ -55,7 +55,7 @@ class KafkaSinkConfig(SinkConfig, KafkaConnectionConfig):
     @field_validator("topic")
     @classmethod
     def _a_topic(cls, value: str) -> str:
-        if not _TOPIC.match(value) or value in (".", ".."):
+        if not _TOPIC.fullmatch(value) or value in (".", ".."):
             raise ValueError(f"'{value}' is no name of a topic (letters, digits, '.', '_' and '-', at most 249)")
         return value
 
