@@ -2,7 +2,8 @@
 
 Limits of time, a session's or a client's, are meant for a machine that runs. One of many on a host may stand still:
 that of our continuous integration did for 41 s. What was late then says nothing about what is tested. What fails on a
-machine that ran has failed. And so has, standstill or not, what put out something else than was put in (WrongOutput).
+machine that ran has failed. And so has, standstill or not, what put out something else than was put in: whoever finds
+that raises WrongOutput, or asserts something about what was `delivered`.
 
 One limit of Spark's is too short for a machine that has much to do, and cannot be set: a Python process that plans a
 source has ten seconds to start. What Spark says has failed by it is run again, too.
@@ -10,6 +11,7 @@ source has ten seconds to start. What Spark says has failed by it is run again, 
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 import signal
@@ -27,6 +29,8 @@ STANDSTILL_MIN_S = 2.0
 _LOOK_S = 0.2
 _AGAIN = "run again"
 _AGAIN_MAX = 2
+_OF_OUTPUT = re.compile(r"^\s*assert .*\bdelivered\b")
+"""As in `assert flow.delivered() == expected`."""
 _SPARKS_LIMIT = re.compile(r"Python worker (failed )?to connect back")
 """What `PythonWorkerFactory` of Spark says after its ten seconds."""
 
@@ -175,7 +179,13 @@ def _failure(reports: list[pytest.TestReport]) -> pytest.TestReport | None:
 
 
 def _is_wrong(report: pytest.TestReport) -> bool:
-    return _said(report).partition(":")[0].endswith(WrongOutput.__name__)
+    return _said(report).partition(":")[0].endswith(WrongOutput.__name__) or bool(_OF_OUTPUT.search(_failed_at(report)))
+
+
+def _failed_at(report: pytest.TestReport) -> str:
+    """The first line of the statement that failed."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return "" if crash is None else linecache.getline(crash.path, crash.lineno)
 
 
 def _processor_s() -> float:

@@ -319,6 +319,10 @@ class SourceStreamReader(ABC):
     def lag(self, position: Position) -> int:
         """How many records lie between `position` and the end of the stream just now."""
 
+    def refuse_gone(self, position: Position) -> None:
+        """Raise PositionTruncated if `plan` would raise it there just now. By default what `lag` says."""
+        self.lag(position)
+
     @abstractmethod
     def ended(self, position: Position) -> bool:
         """Whether the stream was sealed and nothing lies after `position`, now or ever."""

@@ -205,7 +205,7 @@ class Rewind:
                 guarded[key] = source.goes_back(move.stream)  # before it is looked
                 try:
                     with closing(source.open_reader(move.stream)) as reader:
-                        reader.lag(move.told.after)
+                        reader.refuse_gone(move.told.after)
                 except PositionTruncated as error:
                     raise self._overtaken(error) from None
 
@@ -222,7 +222,7 @@ class Rewind:
             with self._open() as resources:
                 for move in self._moves:
                     with closing(resources.sources[move.stream.source].open_reader(move.stream)) as reader:
-                        reader.lag(move.told.after)
+                        reader.refuse_gone(move.told.after)
         except PositionTruncated as error:
             back: list[Operation] = [
                 Delete(move.path, version) if move.version is None else Set(move.path, move.log.to_bytes(), version)

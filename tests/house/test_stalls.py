@@ -60,6 +60,15 @@ def test_it():
     stand_still()
     expect_output(False, "1 too often")
 """
+DELIVERED_IS_WRONG = """
+def delivered():
+    return ["a record", "a record"]
+
+def test_it():
+    tried()
+    stand_still()
+    assert delivered() == ["a record"]
+"""
 HANGS_AFTERWARDS = """
 @pytest.mark.timeout(8)
 def test_it():
@@ -132,6 +141,7 @@ SAMPLES = {
     "wrong_and_late": Sample(WRONG_AND_LATE, 3, failed=True, said="AssertionError: wrong"),
     "late_then_wrong": Sample(LATE_THEN_WRONG, 2, failed=True, said="AssertionError: wrong"),
     "output_is_wrong": Sample(OUTPUT_IS_WRONG, 1, failed=True),
+    "delivered_is_wrong": Sample(DELIVERED_IS_WRONG, 1, failed=True),
     "output_never_came": Sample(AWAITS_IN_VAIN, 1, failed=True),
     "hangs_afterwards": Sample(HANGS_AFTERWARDS, 2, failed=True, said="AssertionError: too late"),
     "late_before": Sample(LATE_BEFORE, 2, said="AssertionError: what stood still shows late"),

@@ -249,23 +249,23 @@ LOG_MISTAKES: dict[Mistake, Aim] = {
 }
 
 RARE_LOG_MISTAKES: dict[Mistake, Aim] = {
-    never_fence_the_segment: Aim(75, ("stall", "log.segment_write:before")),
-    change_without_the_epoch: Aim(5, ("stall", "log.segment_roll:before"), ("stall", "log.metadata:before")),
+    never_fence_the_segment: Aim(41, ("stall", "log.segment_write:before")),
+    change_without_the_epoch: Aim(43, ("stall", "log.segment_roll:before"), ("stall", "log.metadata:before")),
     look_before_the_fence: Aim(
-        7,
+        51,
         ("zombie", "log.segment_write:before"),
         ("zombie", "log.tail_write:after"),
         ("stall", "log.fence:before"),
         ("stall", "log.fence:before"),
     ),
     look_up_staged_rounds_as_a_stale_owner: Aim(
-        9,
+        58,
         ("zombie", "ownership.fence:after"),
         ("kill", "round.commit:after"),
         ("kill", "log.control_write:before"),
     ),
     guess_that_the_lock_was_taken: Aim(
-        107, *(("lose request", "log.lock:before"),) * 4, *(("kill", "log.segment_write:after"),) * 3
+        138, *(("lose request", "log.lock:before"),) * 4, *(("kill", "log.segment_write:after"),) * 3
     ),
 }
 """What one schedule in a hundred catches, though it is aimed at it."""

@@ -16,6 +16,7 @@ import pytest
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import Position
 from scribengin.connectors.contract import StartAt
+from scribengin.connectors.kafka.source.source import KafkaStreamReader
 from scribengin.connectors.log.source import LogSource
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.log import DLSN
@@ -142,6 +143,25 @@ def remove_files_of_a_purge_that_failed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(truncation, "_drop", drop)
 
 
+def ask_how_much_is_left_and_not_from_where(patch: pytest.MonkeyPatch) -> None:
+    """Retention took what was to be read again while the positions moved, and a topic's lag says nothing of that."""
+
+    def refuse_gone(self: KafkaStreamReader, position: Position) -> None:
+        self.lag(position)
+
+    patch.setattr(KafkaStreamReader, "refuse_gone", refuse_gone)
+
+
+def move_back_whoever_came(patch: pytest.MonkeyPatch) -> None:
+    """A rewind that is taken back does not compare: it writes over an owner that came meanwhile."""
+
+    def keep_or_move_back(self: Any, versions: Sequence[int]) -> None:
+        real(self, [ANY_VERSION for _ in versions])
+
+    real = Rewind._keep_or_move_back
+    patch.setattr(Rewind, "_keep_or_move_back", keep_or_move_back)
+
+
 def _write_as(patch: pytest.MonkeyPatch, change: Callable[[Create | Set], Operation]) -> None:
     real = Rewind._operation
     patch.setattr(Rewind, "_operation", lambda self, move: change(real(self, move)))
@@ -263,6 +283,19 @@ class AimAtAnEnd(RewindAim):
         )
 
 
+class AimAtRetention(RewindAim):
+    """Retention takes what a rewind would have read again, just when the positions move; who moves them back stands
+    still, so that now and then somebody lets the dataflow run before that."""
+
+    def plan(self, seed: int) -> Plan:
+        chance = random.Random(seed)
+        begun_s = sorted(round(chance.uniform(begin_s, begin_s + 3.0), 3) for begin_s in (3.0, 6.0))
+        taken = (Fault("retention", "rewind.commit:before", passing) for passing in range(1, 5))
+        stalled = (Fault("stall", "rewind.back:before", passing, 1.6) for passing in range(1, 5))
+        rewinds = tuple(PlannedRewind(at_s, "earliest") for at_s in begun_s)
+        return Plan(seed, storage="kafka", rewinds=rewinds, faults=(*taken, *stalled))
+
+
 REWIND_MISTAKES: dict[Mistake, RewindAim] = {
     rewind_without_versions: RewindAim(4, ("stall", "rewind.looked:after")),
     rewind_with_rounds_from_the_start: RewindAim(0),
@@ -271,7 +304,7 @@ REWIND_MISTAKES: dict[Mistake, RewindAim] = {
     rewind_stream_by_stream: RewindAim(0),
     rewind_the_sinks_too: RewindAim(4, ("kill", "round.commit:after")),
     rewind_to_what_is_gone: RewindAim(
-        3, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs"
+        9, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs"
     ),
     rewind_to_a_beginning_that_is_gone: RewindAim(
         4, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs", to="earliest"
@@ -280,6 +313,8 @@ REWIND_MISTAKES: dict[Mistake, RewindAim] = {
     rewind_the_first_stream: RewindAim(0),
     hold_back_for_no_rewind: RewindAim(0, storage="logs"),
     rewind_behind_what_is_there: RewindAim(0, storage="logs", to="latest", flow=1),
-    rewind_to_an_end_that_readers_have_passed: AimAtAnEnd(1),
+    rewind_to_an_end_that_readers_have_passed: AimAtAnEnd(12),
     remove_files_of_a_purge_that_failed: AimAtAPurge(6),
+    ask_how_much_is_left_and_not_from_where: AimAtRetention(0),
+    move_back_whoever_came: AimAtRetention(0),
 }

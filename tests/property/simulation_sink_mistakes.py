@@ -6,7 +6,9 @@ log as a sink are in `simulation_log_mistakes`.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from scribengin.connectors.files.sink.segments import segment_keys
 from scribengin.connectors.files.sink.writer import FileSinkWriter
 from scribengin.connectors.kafka.sink.transaction import KafkaTransaction
 from scribengin.filesystems.contract import NewFile
-from scribengin.testing.simulation.plan import Plan, drawn
+from scribengin.testing.simulation.plan import Fault, Plan, drawn
 from scribengin.testing.simulation.streams.files import FilesInMemory
 from scribengin.testing.simulation.streams.kafka import KafkaInMemory
 from scribengin.testing.simulation.world import MakeSystem
@@ -89,6 +91,16 @@ def commits_before_the_registry_knows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KafkaTransaction, "commit", lambda _self: None)
 
 
+def commits_what_it_should_abort(patch: pytest.MonkeyPatch) -> None:
+    """A round that is too large for the registry was prepared, and is committed instead of rolled back."""
+
+    def abort(self: KafkaTransaction) -> None:
+        if self._prepared is not None:
+            self.commit()
+
+    patch.setattr(KafkaTransaction, "abort", abort)
+
+
 def publishes_what_is_staged(patch: pytest.MonkeyPatch) -> None:
     """Stores have a round before it is committed."""
 
@@ -154,6 +166,15 @@ class SinkAim(Aim):
         )
 
 
+class AimAtARollback(SinkAim):
+    """Rounds are too large for the registry, for a moment, just when one is prepared."""
+
+    def plan(self, seed: int) -> Plan:
+        plan = super().plan(seed)
+        little = Fault("registry takes little", "sink.prepare_commit:after", random.Random(seed).randint(1, 8), 0.3)
+        return replace(plan, faults=(*plan.faults, little))
+
+
 _FILES = (FilesInMemory, FILE_STOPS)
 _KAFKA = (KafkaInMemory, DECISIONS)
 _DAFKA = (DafkaInMemory, DAFKA_STOPS)
@@ -168,6 +189,7 @@ SINK_MISTAKES: dict[Mistake, SinkAim] = {
     asks_for_no_decision: SinkAim(4, _KAFKA, "is prepared, and only .* can say whether it was committed there"),
     leaves_the_decision_out: SinkAim(0, _KAFKA, "says that round .* was committed, and the registry knows of round"),
     commits_before_the_registry_knows: SinkAim(0, _KAFKA, "nothing is seen before it is committed"),
+    commits_what_it_should_abort: AimAtARollback(1, _KAFKA, "nothing is seen before it is committed"),
     publishes_what_is_staged: SinkAim(0, _DAFKA, "nothing is seen before it is committed"),
     publishes_for_no_other: SinkAim(4, _DAFKA, "nothing acknowledged is lost"),
     publishes_under_new_sequences: SinkAim(0, _DAFKA, "nothing is seen twice"),

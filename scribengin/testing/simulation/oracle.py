@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from scribengin.base.commit_log import CommitLog
+from scribengin.log import DLSN
 
 
 class Violation(AssertionError):
@@ -260,6 +261,30 @@ def check_nothing_lost(missing: Sequence[bytes]) -> None:
     if missing:
         told = ", ".join(payload.decode() for payload in missing[:5])
         raise Violation("nothing acknowledged is lost", f"{len(missing)} records are not there: {told}")
+
+
+def check_goes_on(what: str, waited_s: float, within_s: float) -> None:
+    """What is waited for once faults end comes in bounded time. Raises Violation."""
+    if waited_s > within_s:
+        raise Violation("it goes on once faults end", f"after {within_s:g} s not: {what}")
+
+
+def check_not_failed(state: str, error: str | None, mended: Sequence[str] = ()) -> None:
+    """No dataflow fails, but for what people mend: then it says one of these words. Raises Violation."""
+    if state == "failed" and not any(word in (error or "") for word in mended):
+        raise Violation("it ends as it was told", f"it is failed: {error}")
+
+
+def check_stopped(state: str, error: str | None) -> None:
+    """At the end, every dataflow was stopped. Raises Violation."""
+    if state != "stopped":
+        raise Violation("it ends as it was told", f"it is {state}: {error}")
+
+
+def check_passed_over(log: str, end: DLSN, there: DLSN) -> None:
+    """A rewind that goes on behind some records has seen them: a log's readers see as much. Raises Violation."""
+    if there < end:
+        raise Violation("a rewind passes over what is there", f"{log}: to {end}, and it ends at {there}")
 
 
 def check_nothing_staged(staged: Mapping[str, Sequence[str]]) -> None:

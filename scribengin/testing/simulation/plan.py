@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
 
-RegistryFault = Literal["lose request", "lose reply", "cut off", "quorum away", "server lags", "servers restart"]
+RegistryFault = Literal[
+    "lose request", "lose reply", "cut off", "quorum away", "server lags", "servers restart", "registry takes little"
+]
 DiskFault = Literal["lose unsynced", "disk full"]
-BrokerFault = Literal["broker fails", "broker fails unheard"]
+BrokerFault = Literal["broker fails", "broker fails unheard", "retention"]
 FaultKind = Literal["kill", "stall", "zombie", "power off", "system away", RegistryFault, DiskFault, BrokerFault]
 Storage = Literal["memory", "logs", "kafka", "files", "sink"]
 RewindTo = Literal["earliest", "earlier", "latest", "anywhere"]
@@ -38,6 +40,12 @@ _THREE_OF_TWO = 0.6
 _BROKERS_FAIL = 0.7
 """In so many plans on Kafka single brokers fail."""
 _OF_BROKERS: tuple[BrokerFault, ...] = ("broker fails", "broker fails unheard")
+_TAKES_LITTLE = 0.08
+"""In so many plans a round's commit is too large for the registry, and is rolled back."""
+_TAKEN_MEANWHILE = 0.7
+"""In so many of the plans on Kafka with rewinds, retention takes what one would read again."""
+_DISTURBED = 0.6
+"""So often what comes of these two is disturbed, too."""
 _LASTING = (
     *("stall", "cut off", "quorum away", "zombie", "disk full", "system away", "server lags", "servers restart"),
     *_OF_BROKERS,
@@ -54,6 +62,7 @@ _EDITS = (
     *("desired_state=paused", "sources.in.paused=true", "rebalance=1", "round.records_max=3"),
 )
 _REWINDS: tuple[RewindTo, ...] = ("earliest", "earlier", "latest", "anywhere")
+_TAKEN_BACK = ("rewind.commit:after", "rewind.back:before", "rewind.back:after")
 _OF_A_REWIND = (
     *("rewind.commit:before", "rewind.commit:after", "rewind.looked:after", "rewind.create:after"),
     *("rewind.back:before", "rewind.back:after"),
@@ -104,6 +113,15 @@ _OF_FILES = (
     *("files.merge_place:after", "files.merge_remove:before", "files.merge_remove:after", "files.merge_finish:before"),
     *("files.complete:before", "files.complete:after"),
 )
+_STAGED: dict[Storage, str] = {"memory": "sink.stage:after", "logs": "log.stage_sync:after"}
+_PREPARED = "sink.prepare_commit:after"
+"""Where a round is about to commit, by storage; and where, for all others."""
+_ROLLED_BACK = ("sink.rollback:before", "sink.rollback:after")
+_ROLLED_BACK_IN: dict[Storage, tuple[str, ...]] = {
+    "memory": ("sink.roll-back:before", "sink.roll-back:after"),
+    "logs": ("log.segment_complete:before", "log.segment_complete:after"),
+    "kafka": (*_ROLLED_BACK, "kafka.abort:before", "kafka.abort:after"),
+}
 _ANY = ("registry.", "")
 _WRITES = ("registry.commit", "registry.commit", "registry.set", "registry.create", "registry.delete")
 _ROUND_WRITE = "round.commit:before"
@@ -217,6 +235,11 @@ class Plan:
         return any(fault.kind in _OF_BROKERS for fault in self.faults)
 
     @property
+    def gives_up(self) -> bool:
+        """Whether retention takes what was read."""
+        return any(fault.kind == "retention" for fault in self.faults)
+
+    @property
     def harms_disks(self) -> bool:
         """Whether what readers have seen of a log may be hidden from them for a while."""
         return any(fault.kind in _OF_A_DISK for fault in self.faults)
@@ -254,7 +277,7 @@ def drawn(
     longer. Faults happen at `stops`, too. `rewound`: some are rewound, but for those into a sink that is given.
     `lagging`: in some a server of the registry falls behind. `added`: to some of these there comes what was thought of
     later, drawn by itself, so that what a seed has else stays: servers that restart, brokers that fail, a third
-    dataflow."""
+    dataflow, what retention takes from a rewind, rounds that are too large to commit."""
     chance = random.Random(seed)
     storage = storage or _DRAWN.get(seed % 16, "memory")
     plan = Plan(
@@ -274,7 +297,7 @@ def drawn(
     if not lagging:
         return plan
     plan = _with_lags(plan, chance) if chance.random() < _LAGS else plan
-    return _with_third(_with_brokers(_with_restarts(plan))) if added else plan
+    return _taking_little(_with_retention(_with_third(_with_brokers(_with_restarts(plan))))) if added else plan
 
 
 def _with_restarts(plan: Plan) -> Plan:
@@ -295,7 +318,13 @@ def passing(seed: int) -> Plan:
 def planned_stops(storage: Storage) -> set[str]:
     """The stops at which plans have faults, rewinds apart: each has to be passed, or those never happen."""
     around = _AROUND_A_DECISION if storage == "kafka" else ()
-    return {*_STOPS_OF[storage], *_WRITES_OF[storage], *around, _ROUND_WRITE}
+    back = (_STAGED.get(storage, _PREPARED), *_ROLLED_BACK_IN.get(storage, _ROLLED_BACK))
+    return {*_STOPS_OF[storage], *_WRITES_OF[storage], *around, *back, _ROUND_WRITE}
+
+
+def planned_stops_of_rewinds() -> set[str]:
+    """Those at which plans with rewinds have faults."""
+    return {*_OF_A_REWIND, *_TAKEN_BACK}
 
 
 def _with_lags(plan: Plan, chance: random.Random) -> Plan:
@@ -319,6 +348,34 @@ def _with_brokers(plan: Plan) -> Plan:
     if plan.storage != "kafka" or chance.random() >= _BROKERS_FAIL:
         return plan
     return replace(plan, faults=(*plan.faults, *(broker_fault(chance) for _ in range(chance.choice((1, 2, 3))))))
+
+
+def _with_retention(plan: Plan) -> Plan:
+    """The same, or on Kafka with retention that takes what a rewind would have read again."""
+    chance = random.Random(f"retention of {plan.seed}")
+    if plan.storage != "kafka" or not plan.rewinds or chance.random() >= _TAKEN_MEANWHILE:
+        return plan
+    taken = Fault("retention", "rewind.commit:before", chance.choice((1, 1, 2)))
+    return replace(plan, faults=(*plan.faults, taken, *_disturbing(chance, plan.storage, _TAKEN_BACK)))
+
+
+def _taking_little(plan: Plan) -> Plan:
+    """The same, or with a registry that takes no round's commit for a moment: what is staged is rolled back, and the
+    dataflow fails."""
+    chance = random.Random(f"little of {plan.seed}")
+    if chance.random() >= _TAKES_LITTLE:
+        return plan
+    at = _STAGED.get(plan.storage, _PREPARED)
+    little = Fault("registry takes little", at, _count(chance, 10), round(chance.uniform(0.05, 0.4), 3))
+    stops = _ROLLED_BACK_IN.get(plan.storage, _ROLLED_BACK)
+    return replace(plan, faults=(*plan.faults, little, *_disturbing(chance, plan.storage, stops)))
+
+
+def _disturbing(chance: random.Random, storage: Storage, stops: Sequence[str]) -> tuple[Fault, ...]:
+    """A fault at the first passing of one of these stops, or none."""
+    if chance.random() >= _DISTURBED:
+        return ()
+    return (_drawn_fault(chance, chance.choice(_KINDS_OF[storage]), stops, 1),)
 
 
 def broker_fault(chance: random.Random) -> Fault:

@@ -22,7 +22,7 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import FINAL_STATES
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.errors import DataflowBusy, ScribenginError
+from scribengin.errors import DataflowBusy, RewindOvertaken, ScribenginError
 from scribengin.launcher.contract import ContainerExit, ContainerRequest
 from scribengin.operations.lifecycle import masters
 from scribengin.operations.rewind import Rewind, Rewound
@@ -47,6 +47,8 @@ _EARLIER_S = 4.0
 """A rewind to an earlier time goes back up to so far."""
 _TOO_EARLY = 0.3
 """How often somebody else lets the dataflow run again."""
+_GONE = "is wanted, and the first one that is still there is"
+"""What a dataflow fails with that stands at what retention has taken."""
 
 
 class Rewinding:
@@ -58,6 +60,12 @@ class Rewinding:
         """Which records come next, by the commit log's path and the position: of those that a rewind has looked at."""
         self._looked: list[set[str]] = []
         """What each of them was to move, and to move back."""
+        self._at_it: list[str] = []
+        """Dataflows that are moved to what retention may take meanwhile, or moved back, just now."""
+        self._left: set[str] = set()
+        """Those of which somebody was at it, and came to no end that is known."""
+        self._unsettled: set[str] = set()
+        """Those that may stand at what has gone: nobody has rewound them since."""
         self._planned: dict[str, PlannedRewind] = {}
         """By the name of who is to do it."""
         self._count = 0
@@ -68,6 +76,19 @@ class Rewinding:
         name = f"rewinder-{self._count}"
         self._planned[name] = rewind
         self._world.machine.start(ContainerRequest(hosts, PEOPLE, name, [PROGRAM], memory_mb=1))
+
+    def mended(self, dataflow: str) -> list[str]:
+        """By which words a dataflow may fail, because of a rewind that was cut short, until people rewind it again."""
+        return [_GONE] if dataflow in self._left.union(self._at_it) else []
+
+    def makes_good(self, hosts: str, flow: int) -> bool:
+        """Whether a dataflow stands at what is there. Else somebody rewinds it to where its streams begin by now."""
+        if any(PROGRAM in container.request.argv for container in self._world.machine.running):
+            return False
+        if FLOWS[flow] in self._unsettled:
+            self.start(hosts, PlannedRewind(self._world.scheduler.now_s, "earliest", flow))
+            return False
+        return True
 
     def end(self) -> None:
         """Those that are still at it are told to leave it."""
@@ -118,8 +139,30 @@ class Rewinding:
         world.passed("rewind.looked:after", str(at))
         whole, looked = before & self._commit_logs(view), self._look(view, rewind.streams)
         world.judged(partial(oracle.check_all_looked_at, whole, looked))
-        rewind.apply()
+        self._apply(rewind, view.dataflow)
         world.tell(f"has rewound to {at}")
+
+    def _apply(self, rewind: Rewind, dataflow: str) -> None:
+        """A rewind that returns leaves all streams at what is there; one that says that nothing was rewound, where they
+        were."""
+        if not self._world.plan.gives_up:
+            rewind.apply()
+            return
+        settled, stood = False, dataflow not in self._unsettled
+        self._at_it.append(dataflow)
+        self._unsettled.add(dataflow)
+        try:
+            rewind.apply()
+            settled = True
+        except RewindOvertaken:
+            settled = stood
+            raise
+        finally:
+            self._at_it.remove(dataflow)
+            if settled:
+                self._unsettled.discard(dataflow)
+            else:
+                self._left.add(dataflow)
 
     def _commit_logs(self, view: DataflowView) -> set[str]:
         """Of all streams that the dataflow's tasks read, or have read."""
@@ -136,7 +179,7 @@ class Rewinding:
             for position in (stream.before, stream.after):
                 self._numbers[path, _text(position)] = self._world.streams.numbers_at(path, position)
         there = {_told(*move) for move in moves if move[1] != move[2]}
-        back = {_told(path, after, before) for path, before, after in moves if before != after and before is not None}
+        back = {_told(path, after, before) for path, before, after in moves if before != after}
         self._looked += [there, back]
         return {path for path, _, _ in moves}
 

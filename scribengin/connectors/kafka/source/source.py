@@ -10,7 +10,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -223,6 +223,12 @@ class KafkaStreamReader(SourceStreamReader):
         offset = KafkaPosition.parse(position, what=self._what).offset
         ends = self._shared.looks.now(self._partition)
         return max(0, self._bounded(ends) - max(offset, ends.begin))
+
+    def refuse_gone(self, position: Position) -> None:
+        wanted = KafkaPosition.parse(position, what=self._what)
+        ends = self._shared.looks.now(self._partition)
+        known = replace(ends, end=max(wanted.offset, ends.end))  # a new leader may take a moment to find its end
+        begin_of(wanted, known, self._config.on_expired, what=self._what)
 
     def ended(self, position: Position) -> bool:
         """Never without `until`."""

@@ -101,6 +101,9 @@ class SimulatedStreams(ABC):
         """One of the servers of that system fails for so long. `unheard`: it does what it is asked next, and nobody
         hears of that."""
 
+    def give_up(self) -> None:  # noqa: B027  most systems keep it for their readers
+        """Retention takes what every owner has committed of the input."""
+
     @abstractmethod
     def lose_power(self) -> None:
         """All processes have just ended with the machine's power."""

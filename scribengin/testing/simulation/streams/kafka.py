@@ -85,6 +85,8 @@ class KafkaStreams(SinkStreams):
         self._numbers = {name: number for number, name in enumerate(self.inputs)}
         self._deciding: dict[str, tuple[str, range]] = {}
         """By the id of each transaction of who writes: the records of it, which count once the brokers commit it."""
+        self._known: dict[tuple[str, int], int] = {}
+        """The numbers at offsets, as they were before retention took what was there."""
         if world.plan.fails_brokers:
             chance = random.Random(f"leaders of {world.plan.seed}")
             brokers = self._kafka.brokers
@@ -110,18 +112,34 @@ class KafkaStreams(SinkStreams):
         return {name: 0 if position is None else self._number_at(name, int(position["offset"])) for name in names}
 
     def _number_at(self, name: str, offset: int) -> int:
+        number = self._number_there(name, offset)
+        if number is None:
+            return self._known.get((name, offset), self._written(name))
+        self._known[name, offset] = number
+        return number
+
+    def _number_there(self, name: str, offset: int) -> int | None:
+        """None: what is there says nothing of it."""
         place = TOPIC, self._numbers[name]
         with self._kafka.changed:
             self._kafka.tick()
-            entries = list(self._kafka.topics[TOPIC].partitions[place[1]].records(place, 0, committed=True))
+            log = self._kafka.topics[TOPIC].partitions[place[1]]
+            entries = list(log.records(place, 0, committed=True))
+        if offset < log.begin:
+            return None
         found = [(each.offset, each.record.value or b"") for each in entries if each.record is not None]
         after = [payload for at, payload in found if at >= offset]
         if after:
             return oracle.source_of(after[0])[1]
-        return oracle.source_of(found[-1][1])[1] + 1 if found else self._written(name)
+        return oracle.source_of(found[-1][1])[1] + 1 if found else None
 
     def _written(self, name: str) -> int:
         return len(self.inputs[name].payloads)
+
+    def give_up(self) -> None:
+        positions = self.world.safe_positions()
+        for name in self.inputs:
+            self._give_up(name, positions)
 
     def go_away(self, seconds: float) -> None:
         self._kafka.away = True

@@ -127,7 +127,7 @@ class LogStreams(SimulatedStreams):
             self._hidden.discard(log)
             return
         if not self.world.plan.harms_disks:
-            raise oracle.Violation("a rewind passes over what is there", f"{log}: to {end}, and it ends at {there}")
+            oracle.check_passed_over(log, end, there)
         self._hidden.add(log)  # until a writer recovers it
         self.world.later(_AGAIN_S, "readers", partial(self._pass_over, log, begin, end))
 
