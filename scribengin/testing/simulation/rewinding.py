@@ -64,7 +64,7 @@ class Rewinding:
         """Dataflows that are moved to what retention may take meanwhile, or moved back, just now."""
         self._left: set[str] = set()
         """Those of which somebody was at it, and came to no end that is known."""
-        self._unsettled: set[str] = set()
+        self._astray: set[str] = set()
         """Those that may stand at what has gone: nobody has rewound them since."""
         self._planned: dict[str, PlannedRewind] = {}
         """By the name of who is to do it."""
@@ -85,7 +85,7 @@ class Rewinding:
         """Whether a dataflow stands at what is there. Else somebody rewinds it to where its streams begin by now."""
         if any(PROGRAM in container.request.argv for container in self._world.machine.running):
             return False
-        if FLOWS[flow] in self._unsettled:
+        if FLOWS[flow] in self._astray:
             self.start(hosts, PlannedRewind(self._world.scheduler.now_s, "earliest", flow))
             return False
         return True
@@ -148,9 +148,9 @@ class Rewinding:
         if not self._world.plan.gives_up:
             rewind.apply()
             return
-        settled, stood = False, dataflow not in self._unsettled
+        settled, stood = False, dataflow not in self._astray
         self._at_it.append(dataflow)
-        self._unsettled.add(dataflow)
+        self._astray.add(dataflow)
         try:
             rewind.apply()
             settled = True
@@ -160,7 +160,7 @@ class Rewinding:
         finally:
             self._at_it.remove(dataflow)
             if settled:
-                self._unsettled.discard(dataflow)
+                self._astray.discard(dataflow)
             else:
                 self._left.add(dataflow)
 
