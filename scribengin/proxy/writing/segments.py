@@ -400,7 +400,7 @@ class SegmentWrites(ClosedAtExit):
         """Whether it has a file, and so its epoch too, whatever the registry says. Raises StoreNotMounted."""
         try:
             self._store.open(name).close()
-        except LogNotFound:
+        except (LogNotFound, OSError):  # of what cannot be opened nothing is known
             return False
         return True
 
