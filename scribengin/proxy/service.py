@@ -291,7 +291,7 @@ class ProxyService(ClosedAtExit):
             for right in rights:
                 caller.check(request.log, right)
             return do(request)
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise MessageInvalid(f"'{request.op}' says {request.fields}: {error!r}") from None
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from scribengin.errors import ConfigInvalid, is_full
+from scribengin.errors import ConfigInvalid, ScribenginError, is_full
 
 PRIVATE_MODE = 0o700
 _REMOVALS_MAX = 100
@@ -44,7 +44,7 @@ def remove_directory(path: Path) -> None:
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path`, durably, when the block has ended well; else nothing is left of it.
     `mode`: its rights, less the umask. Raises ConfigInvalid: it cannot be written, and as `replaceable`; OSError, which
-    names `path`: its disk is full."""
+    names `path`: its disk is full; ScribenginError: it was written, but its name is not known to be durable."""
     place = replaceable(path)
     new = f".scribengin-{secrets.token_hex(8)}.part"  # a name that nobody can have guessed
     try:
@@ -58,7 +58,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
                 if replaceable(path) != place or not os.path.samestat(os.fstat(folder), place.parent.stat()):
                     raise ConfigInvalid(f"{path} has become another place meanwhile: nothing was written")
                 os.replace(new, place.name, src_dir_fd=folder, dst_dir_fd=folder)
-                _make_durable(folder)
+                _make_durable(folder, path)
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(new, dir_fd=folder)
@@ -82,8 +82,18 @@ def _folder(path: Path) -> Iterator[int]:
         os.close(folder)
 
 
-def _make_durable(folder: int) -> None:
-    """What was renamed there is called so after a power failure, too. Raises OSError."""
+def _make_durable(folder: int, path: Path) -> None:
+    """What was renamed there, as `path`, is called so after a power failure, too. Raises ScribenginError: it may not
+    be."""
+    try:
+        _sync(folder)
+    except OSError as error:
+        raise ScribenginError(
+            f"{path} was written, but its name may not survive a power failure: {error.strerror}; write it again"
+        ) from error
+
+
+def _sync(folder: int) -> None:
     try:
         listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
     except PermissionError:

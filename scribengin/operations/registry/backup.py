@@ -31,8 +31,8 @@ Saved = tuple[str, bytes]
 
 
 def back_up(registry: Registry, file: Path) -> int:
-    """Write every node to `file`, which is replaced at the end, and return how many. Raises ConfigInvalid (it cannot be
-    written), and what the registry raises."""
+    """Write every node to `file`, which is replaced at the end, and return how many. Raises as `replacing`,
+    and what the registry raises."""
     with replacing(file, 0o600) as raw, gzip.open(raw, "wt", encoding="ascii") as lines:
         lines.write(json.dumps(_FORMAT) + "\n")
         count = 0

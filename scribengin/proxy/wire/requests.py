@@ -115,7 +115,7 @@ def decode_ask(data: pa.Buffer) -> AskRequest:
     try:
         said = json.loads(bytes(data))
         return AskRequest(str(said.pop("op")), str(said.pop("log")), said)
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise MessageInvalid(f"what came is no request: {error!r}; use a client of this version") from None
 
 

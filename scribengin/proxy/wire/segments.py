@@ -77,6 +77,8 @@ ANSWER_BYTES_MAX = 8 * 1024 * 1024
 """No answer holds more bytes of a segment."""
 EPOCH_MAX = 2**63 - 1
 """No writer has a higher epoch: the next one, too, is to fit into the entries' headers."""
+_TAIL_RANGES = ((0, 2**63 - 1), (0, 2**32 - 1), (-(2**63), 2**63 - 1), (-(2**63), 2**63 - 1))
+"""What a store has room for: end, entries, last transaction id, sequence."""
 _APPEND_BYTES = 4 * 1024 * 1024
 _ASIDE = "/aside"
 _DIRECTORY = re.compile(rf"[^./][^/]*-[0-9a-z]+({_ASIDE})?")
@@ -115,15 +117,15 @@ def segment_asked(request: AskRequest, field: str = "segment") -> SegmentName:
 
 def segment_named(directory: object, segment: object, epoch: object, copy: object) -> SegmentName:
     """The name that somebody says. It leads nowhere but to that directory. Raises TypeError, ValueError."""
-    if not _is_up_to(segment, SEGMENT_MAX) or not _is_up_to(epoch, EPOCH_MAX):
+    if not _is_within(segment, 0, SEGMENT_MAX) or not _is_within(epoch, 0, EPOCH_MAX):
         raise ValueError(f"no segment is called {segment}-{epoch}")
     if not _COPY.fullmatch(str(copy)):
         raise ValueError(f"no copy is called {copy}")
     return SegmentName(str(directory), segment, epoch, str(copy))
 
 
-def _is_up_to(number: object, highest: int) -> TypeGuard[int]:
-    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= highest
+def _is_within(number: object, lowest: int, highest: int) -> TypeGuard[int]:
+    return isinstance(number, int) and not isinstance(number, bool) and lowest <= number <= highest
 
 
 def directory_asked(request: AskRequest, directory: object = None) -> str:
@@ -170,5 +172,13 @@ def told_tail(tail: Tail | None) -> JsonObject:
 
 
 def heard_tail(said: JsonObject) -> Tail | None:
-    """The tail of an answer. Raises KeyError, TypeError."""
-    return None if said["tail"] is None else Tail(*said["tail"])
+    """The tail that is said, as `told_tail` says it. Raises KeyError, TypeError, ValueError."""
+    if said["tail"] is None:
+        return None
+    numbers = list(said["tail"])
+    if len(numbers) != len(_TAIL_RANGES):
+        raise ValueError(f"a tail is {len(_TAIL_RANGES)} numbers")
+    for number, (lowest, highest) in zip(numbers, _TAIL_RANGES, strict=True):
+        if not _is_within(number, lowest, highest):
+            raise ValueError(f"no tail has the number {number}")
+    return Tail(*numbers)

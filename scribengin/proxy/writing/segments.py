@@ -47,6 +47,7 @@ from scribengin.proxy.config import RIGHTS, Right
 from scribengin.proxy.wire import segments as wire
 from scribengin.proxy.wire.answers import Answer, AskDone, Refused
 from scribengin.proxy.wire.requests import AskRequest
+from scribengin_registry.contract import SessionState
 
 OPEN_MAX = 1000
 """So many segments are open at most. More are refused until some of these are closed."""
@@ -219,8 +220,8 @@ class SegmentWrites(ClosedAtExit):
             self._registry.sync(LogMetadata(self._registry, self._path, check_log_name(log)).segments_path)
             if _is_ahead(name, self._head(log)):
                 raise LogWriteFailed(
-                    f"segment {name} is not made: no writer of log '{log}' has had its epoch; write under the epoch "
-                    "that the registry gives"
+                    f"no file is made for segment {name}: no writer of log '{log}' has had its epoch; write under the "
+                    "epoch that the registry gives"
                 )
 
     def _create(self, request: AskRequest) -> AskDone:
@@ -358,7 +359,12 @@ class SegmentWrites(ClosedAtExit):
         if kind not in ("positions", "keys"):
             raise ValueError(f"no index is called {kind}")
         name = _segment(request)
-        self._check_epoch(name)
+        if self._registry.state is not SessionState.CONNECTED:  # it is a hint: nobody waits for the registry
+            return AskDone({"kept": False})
+        try:
+            self._check_epoch(name)
+        except RegistryError:
+            return AskDone({"kept": False})
         return AskDone({"kept": self._store.save_index(name, bytes(_data(request)), kind)})
 
     def _disk_size(self, request: AskRequest) -> AskDone:
@@ -384,10 +390,19 @@ class SegmentWrites(ClosedAtExit):
 
     def _fence(self, request: AskRequest) -> AskDone:
         name = _segment(request)
-        self._check_epoch(name)  # the fence is a file of that name
+        if not self._is_there(name):
+            self._check_epoch(name)  # the fence is a file of that name
         self._store.fence(name)
         self._end_fenced(lambda one: one == name)
         return AskDone()
+
+    def _is_there(self, name: SegmentName) -> bool:
+        """Whether it has a file, and so its epoch too, whatever the registry says. Raises StoreNotMounted."""
+        try:
+            self._store.open(name).close()
+        except (LogNotFound, OSError):  # of what cannot be opened nothing is known
+            return False
+        return True
 
     def _make_durable(self, request: AskRequest) -> AskDone:
         self._store.make_durable(_segment(request))

@@ -11,6 +11,7 @@ import pytest
 
 from scribengin.errors import LogWriteFailed, ProxyUnreachable, StoreUnreachable, WritersTooMany
 from scribengin.log import LogNamespace
+from scribengin.log.metadata.lifecycle import delete_log
 from scribengin.log.store.contract import SegmentName
 from scribengin.proxy import ProxyClientConfig
 from scribengin.proxy.client.delivery import ProxyDelivery
@@ -113,6 +114,20 @@ def test_a_segment_that_a_full_proxy_has_not_made_may_be_made_at_another_one(
     assert store._begun == {}, "nothing binds it to the proxy that had no room"
     monkeypatch.undo()
     store.create(name, fsync=True).close()
+
+
+def test_a_log_whose_segment_has_a_later_epoch_than_its_head_is_deleted(elsewhere: Elsewhere) -> None:
+    """Its metadata contradicts itself, as after a registry that went back."""
+    metadata = elsewhere.namespace._metadata(LOG)
+    writer = elsewhere.namespace.open_writer(LOG)
+    elsewhere.stack.callback(writer.abort)
+    writer.write(b"1").result(120)
+    head, version = metadata.head()
+    before = head.model_copy(update={"epoch": head.epoch - 1})
+    metadata.registry.set(metadata.segments_path, before.to_bytes(), version)
+    delete_log(metadata, elsewhere.store(), force=True)
+    assert not elsewhere.namespace.exists(LOG)
+    assert not elsewhere.namespace._store.names(elsewhere.directory)
 
 
 def test_a_segment_that_somebody_has_written_to_or_that_is_a_sign_is_not_made_anew(elsewhere: Elsewhere) -> None:

@@ -213,7 +213,10 @@ class ReachedProxies(ProxyTransport):
 
     def call(self, address: str, kind: str, body: bytes, timeout_s: float) -> list[pa.Buffer]:
         assert timeout_s > 0
-        return self._proxies[address].ask(kind, body)
+        proxy = self._proxies.get(address)
+        if proxy is None:
+            raise ProxyUnreachable(f"{address} does not answer yet: it was announced, and is being started")
+        return proxy.ask(kind, body)
 
     def close(self) -> None:
         """There is nothing to close."""

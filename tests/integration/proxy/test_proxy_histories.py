@@ -15,7 +15,7 @@ import pytest
 
 from scribengin.base.failpoints import set_hook
 from scribengin.base.threads import background
-from scribengin.errors import ScribenginError
+from scribengin.errors import ProxyUnreachable, ScribenginError
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogRecord, LogWriter
 from scribengin.proxy import ProxiedNamespace, ProxiedWriter
 from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
@@ -26,12 +26,13 @@ from tests.integration.proxy.proxied import LOG, PATH, ProxiedPlace, batch_of
 from tests.integration.proxy.struck import (
     LIMIT_S,
     BehindClock,
+    ReachedProxies,
     StruckMachine,
     StruckProxy,
     client_of,
     pass_stop,
 )
-from tests.stalls import expect_output, output_awaited
+from tests.stalls import WrongOutput, expect_output, output_awaited
 
 CLIENTS, END = ("A", "B"), "end"
 SEEDS, STRIKES_MORE = 100, 2
@@ -54,6 +55,8 @@ class History:
         self.events: list[LogEvent] = []
         self.ended = threading.Event()
         """Set: nobody writes any more."""
+        self.given_up = threading.Event()
+        """Set: nobody reads any more, whatever was seen."""
         self._lock = threading.Lock()
         self._sent: Counter[str] = Counter()
         self._acknowledged: Counter[str] = Counter()
@@ -62,6 +65,10 @@ class History:
     def acknowledged(self, client: str) -> int:
         """How many records of that client."""
         return self._acknowledged[client]
+
+    def seen(self, client: str) -> int:
+        """How many records of that client."""
+        return self._seen[client]
 
     def write(self, client: str, writer: LogWriter | ProxiedWriter) -> None:
         """A record after the other. Raises what the writer does."""
@@ -77,11 +84,11 @@ class History:
         self._acknowledged[client] += 1
 
     def read(self, namespace: LogNamespace) -> None:
-        """Follow the log until something of its end was seen."""
+        """Follow the log until something of its end was seen, or until that was given up."""
         at = DLSN.INITIAL
-        while not self._seen[END]:
+        while not (self.seen(END) or self.given_up.is_set()):
             with suppress(ScribenginError), namespace.open_reader(LOG, at) as reader:
-                while not self._seen[END]:
+                while not (self.seen(END) or self.given_up.is_set()):
                     for record in reader.read(100, 0.1):
                         value = record.payload.decode()
                         self._tell(RecordSeen("reader", value, tuple(record.dlsn)))
@@ -224,14 +231,16 @@ def clients_of(log: StruckLog) -> Iterator[None]:
         thread.start()
     try:
         yield
+        history.ended.set()
+        wait_until(lambda: not any(thread.is_alive() for thread in writing), LIMIT_S, "the clients to end")
+        with log.client().open_writer(LOG, timeout_s=LIMIT_S) as writer:
+            history.write_one(END, writer)
+        with output_awaited():
+            wait_until(lambda: not reading.is_alive(), LIMIT_S, "the reader to see it all")
+        expect_output(history.seen(END) > 0, "the reader has ended, and has not seen it all")
     finally:
         history.ended.set()
-    for thread in writing:
-        thread.join(LIMIT_S)
-    with log.client().open_writer(LOG, timeout_s=LIMIT_S) as writer:
-        history.write_one(END, writer)
-    with output_awaited():
-        wait_until(lambda: not reading.is_alive(), LIMIT_S, "the reader to see it all")
+        history.given_up.set()
 
 
 @pytest.mark.parametrize(
@@ -251,6 +260,34 @@ def test_no_schedule_of_faults_is_seen_by_clients_of_proxies(place: ProxiedPlace
     anomalies = check_history(log.history.events, [(tuple(one.dlsn), one.payload.decode()) for one in records])
     expect_output(not anomalies, "\n".join(map(str, anomalies[:20])))
     expect_ids_in_order(records)
+
+
+def test_a_reader_that_dies_has_not_seen_it_all(place: ProxiedPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(History, "read", lambda _history, _namespace: None)
+    log = StruckLog(place, random.Random(0))
+    with pytest.raises(WrongOutput, match="has not seen it all"), clients_of(log):
+        log.await_more()
+
+
+def test_a_schedule_that_fails_leaves_no_reader_behind(place: ProxiedPlace) -> None:
+    log = StruckLog(place, random.Random(0))
+    before = set(threading.enumerate())
+    readers: list[threading.Thread] = []
+
+    def fail() -> None:
+        readers.extend(one for one in threading.enumerate() if one.name == "reader" and one not in before)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), clients_of(log):
+        fail()
+    assert len(readers) == 1
+    wait_until(lambda: not readers[0].is_alive(), LIMIT_S, "the reader to give up")
+
+
+def test_a_proxy_that_is_announced_before_it_is_reached_does_not_answer(place: ProxiedPlace) -> None:
+    place.bound(LOG)
+    with StruckProxy("early", place.ensemble, PATH, BehindClock(0)) as proxy, pytest.raises(ProxyUnreachable):
+        ReachedProxies({}).call(proxy.name, "ask", b"", LIMIT_S)
 
 
 @pytest.mark.parametrize("end", [StruckProxy.end, StruckProxy.switch_off], ids=lambda end: end.__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from scribengin.base.process.private import replaceable
-from scribengin.errors import ConfigInvalid
+from scribengin.errors import ConfigInvalid, ScribenginError
 from scribengin.operations.registry.backup import back_up
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_tools.logs.dump import write_records
@@ -206,3 +207,21 @@ def test_a_disk_without_room_is_no_mistake_of_whoever_named_the_file(
         write(tmp_path / "out")
     assert error.value.filename == str(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("reason", [errno.EIO, errno.ENOSPC])
+def test_what_was_written_and_may_lose_its_name_is_told_as_that(
+    write: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    def fail(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    place = tmp_path / "out"
+    with pytest.raises(ScribenginError) as told:
+        write(place)
+    said = f"{place} was written, but its name may not survive a power failure: {os.strerror(reason)}; write it again"
+    assert str(told.value) == said
+    assert told.value.exit_code == 1, "what was named is no mistake"
+    assert list(tmp_path.iterdir()) == [place]

@@ -94,6 +94,25 @@ def test_who_asks_what_is_no_question_is_told_so_at_once(
     assert proxies.calls == 1
 
 
+SEGMENT = f'"op": "{wire.DISK_BYTES}", "log": "{LOG}", "segment": ["flights%2F0-0", 1, 1, ""]'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{" + SEGMENT + ', "offset": Infinity, "length": 1}',
+        "{" + SEGMENT + ', "offset": 0, "length": -1e999}',
+        '{"op": "names", "log": "", "prefix": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"op": "truncate", "log": "flights/0", "before": ' + "[" * 900 + "]" * 900 + "}",
+    ],
+    ids=["offset", "length", "deep", "rather deep"],
+)
+def test_numbers_without_end_and_lists_without_bottom_are_refused(service: ProxyService, body: str) -> None:
+    found = answer(service, ASK, body.encode())
+    assert isinstance(found, Refused)
+    assert type(found.error) is MessageInvalid
+
+
 def answer(service: ProxyService, kind: str, body: bytes) -> Answer:
     return service.answer(kind, pa.py_buffer(body))
 

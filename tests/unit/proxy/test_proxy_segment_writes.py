@@ -25,6 +25,7 @@ from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin.worker.failures import Remedy, remedy_for
+from scribengin_registry.errors import RegistryUnreachable
 
 LOG, OTHER = "orders/eu", "flights/0"
 
@@ -34,9 +35,10 @@ class Place:
 
     def __init__(self, stack: ExitStack) -> None:
         self.clock = ManualClock()
-        registry = stack.enter_context(MemoryEnsemble().connect())
+        self.ensemble = MemoryEnsemble()
+        self.registry = stack.enter_context(self.ensemble.connect())
         disk = MemoryDisk(f"disk {id(self)}")
-        self.namespace = stack.enter_context(bound_namespace(registry, disk.name, LOG, OTHER, store=MEMORY_STORE))
+        self.namespace = stack.enter_context(bound_namespace(self.registry, disk.name, LOG, OTHER, store=MEMORY_STORE))
         self.take(LOG, OTHER)
         self.writes = stack.enter_context(SegmentWrites(self.namespace, "a proxy", self.clock))
 
@@ -94,9 +96,39 @@ def test_no_segment_has_an_epoch_that_the_registry_has_not_given(place: Place, o
     """Who came after that would have no epoch left, and nobody could write the log any more."""
     name = place.named(7, epoch)
     for made in (name, name.copied("zstd-0"), name._replace(directory=f"{name.directory}/aside")):
-        assert "no writer of log 'orders/eu' has had its epoch" in str(place.refused(op, made, kind="positions"))
+        said = str(place.refused(op, made, kind="positions"))
+        assert said.startswith(f"no file is made for segment {made}: no writer of log 'orders/eu' has had its epoch")
     assert place.writes.open_segments == 0
     place.expect_writable()
+
+
+def test_nobody_waits_for_a_registry_that_is_away_to_keep_an_index(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a hint. Who asked again for as long as the registry is away would close a reader that long."""
+    name, asked = place.named(), []
+
+    def gone(_writes: SegmentWrites, log: str) -> None:
+        asked.append(log)
+        raise RegistryUnreachable("no server answered")
+
+    monkeypatch.setattr(SegmentWrites, "_head", gone)
+    assert place.ask(wire.SAVE_INDEX, name, kind="positions") == AskDone({"kept": False})
+    assert asked == [LOG], "it goes as it is asked"
+    place.ensemble.suspend(place.registry)
+    assert place.ask(wire.SAVE_INDEX, name, kind="positions") == AskDone({"kept": False})
+    assert asked == [LOG], "a registry that is known to be away is not waited for once"
+    place.ensemble.resume(place.registry)
+    monkeypatch.undo()
+    place.done(wire.CREATE, name)
+    assert place.ask(wire.SAVE_INDEX, name, kind="positions") == AskDone({"kept": True})
+
+
+def test_a_segment_that_is_there_is_fenced_whatever_its_epoch(place: Place) -> None:
+    """As by who deletes a log whose metadata contradicts itself. It has a file of that name."""
+    name = place.named(7, 9)
+    place.namespace._store.create(name, fsync=True).close()
+    place.done(wire.FENCE, name)
 
 
 @pytest.mark.parametrize("changed", [{"segment": 2}, {"epoch": wire.EPOCH_MAX}, {"directory": "another"}])
@@ -132,6 +164,19 @@ def test_a_number_that_no_segment_has_names_none(segment: object, epoch: object)
     with pytest.raises(ValueError, match="no segment is called"):
         wire.segment_named("log-0", segment, epoch, "")
     assert wire.segment_named("log-0", SEGMENT_MAX, wire.EPOCH_MAX, "").epoch == wire.EPOCH_MAX
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [[1, 1, 1], [1, 1, 1, 1, 1], [-1, 1, 1, 1], [1, 2**32, 1, 1], [1, 1, 2**63, 1], [1, 1, 1, "1"], [1, 1, 1, 1.0], 7],
+)
+def test_what_no_tail_is_is_not_shown(place: Place, tail: object) -> None:
+    """A store that had no room for the numbers would fail, and be asked again."""
+    name = place.named()
+    place.done(wire.CREATE, name)
+    with pytest.raises((ValueError, TypeError)):  # as the service knows what is no question
+        place.ask(wire.SHOW, name, step=1, tail=tail)
+    place.done(wire.SHOW, name, step=1, tail=[0, 0, -999, 0])
 
 
 def test_a_log_that_no_node_names_yet_may_have_segments_of_any_epoch(place: Place) -> None:

@@ -91,8 +91,8 @@ def _chosen(batch: pa.RecordBatch, end: DLSN, part: LogPart) -> pa.RecordBatch:
 
 
 def write_records(batches: Iterator[pa.RecordBatch], form: str, output: Path | None) -> int:
-    """Write the records in the format `form`, and return how many. Raises ConfigInvalid (the file cannot be written,
-    or Arrow shall go to a terminal)."""
+    """Write the records in the format `form`, and return how many. Raises as `replacing`, and ConfigInvalid (Arrow
+    shall go to a terminal)."""
     if output is None and form == "arrow" and sys.stdout.isatty():
         raise ConfigInvalid("--format arrow is nothing for a terminal: add -o FILE, or send it to a program")
     with _opened(output) as file:
