@@ -6,8 +6,8 @@ subscribe to none, and are asked nothing.
 Who tells of a time goes by when he has got a record himself, by his own clock: a store later than its producer, and one
 that has copied another store much later. So he says a record too early rather than too late, unless his clock is
 behind. Of several who know, the earliest record counts: whose clock is behind leaves out nothing while another's is
-right. One whose records have gone in part can only say that it begins there or before: that counts where nobody knows
-better, and not before others had time to be found.
+right. One whose records have gone in part can only say that it begins there or before: where nobody knows better, that
+counts, and not before others had time to be found.
 
 Where nobody can tell, nothing is guessed: after a while the partition is given up, and its reader is told.
 """
@@ -173,7 +173,7 @@ class SinceState:
         where = [one.sequence for one in search.told.values() if one.known is KnownOfTime.WHERE]
         begins = [one.sequence for one in search.told.values() if one.known is KnownOfTime.BEGINS]
         if where and (is_late or not silent):
-            first = min(where)
+            first = min(where + begins)
         elif begins and (is_late or (not silent and now_s >= search.met_s + self._limits.retry_s)):
             first = min(begins)
         elif is_late:

@@ -98,6 +98,7 @@ class StoreReader(Role):
             self.failures.worked(partition)
         except PASSING as error:
             if isinstance(error, LogNotFound) and not isinstance(error, ColdSegmentMissing):
+                self.failures.worked(partition)
                 found = StoredTime(KnownOfTime.BEGINS, stored.next)  # deleted: of what was before, nothing is kept
             else:  # who asks, asks again; others may know
                 self.failures.failed(partition, error)

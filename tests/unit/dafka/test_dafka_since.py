@@ -92,11 +92,15 @@ def test_who_comes_late_or_does_not_answer_is_asked_again() -> None:
     assert state.told(tells(STORE, WHERE, 7), 2.3) == [Begun(HELLO, 7, 100)]
 
 
-def test_who_has_lost_what_was_before_counts_only_where_nobody_knows_better() -> None:
+def test_who_has_lost_what_was_before_counts_where_nobody_says_an_earlier_record() -> None:
     state = since(STORE, OTHER)
     state.met(HELLO, 100, 0.0)
     assert state.told(tells(STORE, BEGINS, 80), 0.1) == []
     assert state.told(tells(OTHER, WHERE, 60), 0.1) == [Begun(HELLO, 60, 100)]
+    state = since(STORE, OTHER)
+    state.met(HELLO, 100, 0.0)
+    assert state.told(tells(STORE, WHERE, 90), 0.1) == []  # its clock is behind, or the other one has copied
+    assert state.told(tells(OTHER, BEGINS, 80), 0.1) == [Begun(HELLO, 80, 100)]
     state = since(STORE)
     state.met(HELLO, 100, 0.0)
     assert state.told(tells(STORE, BEGINS, 80), 0.1) == []  # another one may just be found
