@@ -25,6 +25,8 @@ from scribengin.errors import ConfigInvalid, RecordsGone, TimeUnknown
 
 _SINCE_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""
+_NAMED_MAX = 3
+"""So many peers are named in a message."""
 
 
 class DafkaRecord(NamedTuple):
@@ -48,7 +50,7 @@ class DafkaConsumer(Role):
 
     `since_ms`, milliseconds since the epoch: begin all others with the first record that was published then or later,
     as stores and producers can tell; with what comes next, if that time is still to come. Raises ConfigInvalid for one
-    before 1970, or behind 9999.
+    before 1970, or behind 9999, or that is no whole number.
     """
 
     def __init__(
@@ -60,8 +62,8 @@ class DafkaConsumer(Role):
         since_ms: int | None = None,
     ) -> None:
         config = config or DafkaConfig()
-        if since_ms is not None and not 0 <= since_ms <= _SINCE_MS_MAX:
-            raise ConfigInvalid(f"since_ms: {since_ms} ms since the epoch are no time of the years 1970 to 9999")
+        if since_ms is not None:
+            _check_time(since_ms)
         said = config.consumer
         self._records_max = said.high_watermark
         address = new_address()
@@ -123,6 +125,12 @@ class DafkaConsumer(Role):
         """Fetch again what did not come."""
         if self.is_listening():
             self._do(self._state.tick(now_s))
+        else:
+            self._state.rest(now_s)
+
+    def on_peer_gone(self, peer: str) -> None:
+        """It is not waited for."""
+        self._state.peer_gone(peer)
 
     def _do(self, instructions: Iterable[object]) -> None:
         done = list(instructions)
@@ -153,6 +161,13 @@ class DafkaConsumer(Role):
         return records
 
 
+def _check_time(since_ms: object) -> None:
+    if type(since_ms) is not int:
+        raise ConfigInvalid(f"since_ms: expected a whole number of ms since the epoch, not {since_ms!r:.100}")
+    if not 0 <= since_ms <= _SINCE_MS_MAX:
+        raise ConfigInvalid(f"since_ms: {since_ms} ms since the epoch are no time of the years 1970 to 9999")
+
+
 def _as_error(halted: HaltPartition | GiveUpPartition) -> RecordsGone | TimeUnknown:
     subject, address = halted.partition
     if isinstance(halted, GiveUpPartition):
@@ -160,9 +175,23 @@ def _as_error(halted: HaltPartition | GiveUpPartition) -> RecordsGone | TimeUnkn
         return TimeUnknown(
             f"topic '{subject}', producer {address}: nobody who is there can tell which record was the first since "
             f"{since}; stores and producers of Scribengin can, programs of C cannot: start such a store before what "
-            "publishes, or begin with the earliest, or at a sequence"
+            f"publishes, or begin with the earliest, or at a sequence{_who_was_asked(halted)}"
         )
     return RecordsGone(
         f"topic '{subject}', producer {address}: nobody keeps the records from {halted.sequence} to "
         f"{halted.first_kept - 1} any more; set consumer.skip_gone to go on with {halted.first_kept}"
     )
+
+
+def _who_was_asked(given_up: GiveUpPartition) -> str:
+    """A store that cannot read its log knows nothing of it."""
+    said = ""
+    if given_up.silent:
+        said += f"; asked and not answered: {_some(given_up.silent)}"
+    if given_up.knew_nothing:
+        said += f"; asked and knew nothing: {_some(given_up.knew_nothing)} (a store that cannot read its log says so)"
+    return said
+
+
+def _some(peers: tuple[str, ...]) -> str:
+    return ", ".join(peers[:_NAMED_MAX]) + (f" and {len(peers) - _NAMED_MAX} more" if len(peers) > _NAMED_MAX else "")

@@ -55,6 +55,7 @@ from scribengin.dafka.wire import (
     encode_peer,
     topic_prefix,
 )
+from scribengin.dafka.wire.batches import GROUP_BYTES
 from scribengin.errors import FrameInvalid
 
 MUTATIONS = 100_000
@@ -315,3 +316,15 @@ def test_records_that_are_put_together_are_not_too_many() -> None:
     for n in range(3000):
         assert runs.add(encode(LiveRecord("a", ADDRESS, "a", n, b""))) == 0
     assert [len(one.contents) for one in runs.taken()] == [1024, 1024, 952]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "together"), [(GROUP_BYTES // 2, [2, 2, 1]), (GROUP_BYTES, [1] * 5), (GROUP_BYTES + 1, [1] * 5)]
+)
+def test_records_that_are_put_together_are_not_too_large(size_bytes: int, together: list[int]) -> None:
+    """Whoever takes them holds no more than its limit and one of these."""
+    runs = RunDecoder(FrameDecoder())
+    for n in range(5):
+        runs.add(encode(LiveRecord("a", ADDRESS, "a", n, bytes(size_bytes))))
+    assert [len(one.contents) for one in runs.taken()] == together  # type: ignore[union-attr]
+    assert runs._contents == [], "nothing is kept of what was taken"

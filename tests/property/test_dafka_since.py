@@ -64,6 +64,38 @@ def check_seed(seed: int) -> bool:
     return bool(got)
 
 
+def truncated_beside_a_whole_one(seed: int) -> list[int]:
+    """One store keeps all, the other one nothing before 80, and much is lost while a consumer begins with 60: the
+    sequences that it gets."""
+    world = World(seed=seed)
+    world.add_producer("P1")
+    for store in ("S1", "S2"):
+        world.add_store(store)
+    partition = DafkaPartition(TOPIC, "P1")
+    for _ in range(5):
+        world.publish("P1", 20)
+        world.run()
+        world.pass_time(1)
+    world.kill("P1")
+    world.truncate("S1", partition, 80)
+    world.faults = Faults(lost=20)
+    world.add_consumer("C9", StartOf("latest", since_ms=world.published_ms[partition][60]))
+    world.pass_time(5)
+    world.faults = Faults()
+    world.pass_time(_LISTENS_S)
+    return [n for n, _ in world.got["C9"][partition]]
+
+
+@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 2000), marks=pytest.mark.full)], ids=str)
+def test_what_one_store_has_let_go_of_and_another_keeps_is_read_though_much_is_lost(seeds: range) -> None:
+    assert [seed for seed in seeds if truncated_beside_a_whole_one(seed) != list(range(60, 100))] == []
+
+
+@pytest.mark.parametrize("seed", [4501, 6376, 8118])
+def test_a_schedule_that_has_lost_records_once_loses_none_now(seed: int) -> None:
+    check_seed(seed)
+
+
 @pytest.mark.parametrize("seeds", [range(150), pytest.param(range(150, 3000), marks=pytest.mark.full)], ids=str)
 def test_who_begins_at_a_time_misses_nothing_of_it_that_is_kept(seeds: range) -> None:
     assert sum(map(check_seed, seeds)) > len(seeds) / 4
@@ -71,17 +103,21 @@ def test_who_begins_at_a_time_misses_nothing_of_it_that_is_kept(seeds: range) ->
 
 @pytest.mark.parametrize("has_producer", [True, False])
 @pytest.mark.parametrize("since", range(9))
-def test_where_nothing_is_lost_it_begins_with_the_very_record(since: int, has_producer: bool) -> None:
-    """Told by a store that has taken all as it was published, with one beside it that has copied it later."""
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_where_nothing_is_lost_it_begins_with_the_very_record(since: int, has_producer: bool, is_copied: bool) -> None:
+    """Told by stores that have taken all as it was published. With one beside them that has copied all of it later, it
+    begins with what that one says: nobody knows whose clock is right."""
     world = World()
     world.add_producer("P1")
     world.add_store("S1")
+    world.add_store("S3")
     world.pass_time(2)
     for _ in range(4):
         world.publish("P1", 5)
         world.run()
         world.pass_time(2)
-    world.add_store("S2")
+    if is_copied:
+        world.add_store("S2")
     world.pass_time(20)
     if not has_producer:
         world.kill("P1")
@@ -89,4 +125,6 @@ def test_where_nothing_is_lost_it_begins_with_the_very_record(since: int, has_pr
     world.pass_time(3)
     partition = DafkaPartition(TOPIC, "P1")
     wanted = [n for n, at_ms in enumerate(world.published_ms[partition]) if at_ms >= since * 1000 + 1500]
+    if is_copied:
+        wanted = list(range(20))
     assert [n for n, _ in world.got["C9"][partition]] == wanted

@@ -8,6 +8,7 @@ the past asks stores for heads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import ceil
 from typing import Literal, NamedTuple
 
 from scribengin.dafka.state.heads import HeadsTimer
@@ -69,7 +70,8 @@ class ConsumerState:
     ) -> None:
         self.address = address
         self._batches = batches
-        self._since = None if start.since_ms is None else SinceState(address, start.since_ms, since_limits)
+        self._since_limits = since_limits or SinceLimits()
+        self._since = None if start.since_ms is None else SinceState(address, start.since_ms, self._since_limits)
         self.refused_partitions = 0
         """Messages of partitions that were one too many."""
         self._start = start
@@ -147,6 +149,16 @@ class ConsumerState:
         found = [] if self._since is None else self._begun(self._since.tick(now_s))
         return [*asked, *found, *self._fetches(now_s)]
 
+    def rest(self, now_s: float) -> None:
+        """Nothing is taken from the network now, until it is called otherwise again."""
+        if self._since is not None:
+            self._since.rest(now_s)
+
+    def peer_gone(self, peer: str) -> None:
+        """Nobody has heard of the peer for a while."""
+        if self._since is not None:
+            self._since.peer_gone(peer)
+
     @property
     def _begins_in_the_past(self) -> bool:
         return self._start.edge == "earliest" or self._since is not None
@@ -203,11 +215,14 @@ class ConsumerState:
         return not since.knows(partition) and len(self._intakes) + len(since) >= self._partitions_max
 
     def _begun(self, found: Iterable[Found]) -> list[ConsumerInstruction]:
-        """Begin with the partitions of which is known by now where."""
+        """Begin with the partitions of which is known by now where. Somebody has told so, and may keep what another
+        does not: he is waited for."""
         done: list[ConsumerInstruction] = []
+        tries_min = ceil(self._since_limits.patience_s / self._limits.retry_s)
         for one in found:
             if isinstance(one, Begun):
-                intake = self._intakes[one.partition] = PartitionIntake(one.first, self._limits)
+                intake = PartitionIntake(one.first, self._limits, tries_min=tries_min)
+                self._intakes[one.partition] = intake
                 if one.end > one.first:
                     intake.head(one.end - 1)
                 self._watch(one.partition, intake)
@@ -238,7 +253,7 @@ class ConsumerState:
     def _gone(
         self, partition: DafkaPartition, intake: PartitionIntake, first_kept: int, now_s: float
     ) -> list[ConsumerInstruction]:
-        """Nobody keeps what comes next. Who begins at the earliest begins with what is kept."""
+        """Nobody keeps what comes next. Who begins in the past begins with what is kept."""
         begins = not intake.has_begun and self._begins_in_the_past and partition not in self._start.positions
         before = intake.next
         if not begins and not self._skip_gone:

@@ -48,10 +48,12 @@ class HaltPartition(NamedTuple):
 
 class GiveUpPartition(NamedTuple):
     """Nobody who is there can tell which record of the partition was the first at that time or later. Nothing of it is
-    handed out."""
+    handed out. Who was asked and has not answered, and who was asked and knew nothing."""
 
     partition: DafkaPartition
     since_ms: int
+    silent: tuple[str, ...] = ()
+    knew_nothing: tuple[str, ...] = ()
 
 
 class FindStored(NamedTuple):

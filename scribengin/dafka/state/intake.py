@@ -35,9 +35,14 @@ _FIRST_KEPT_MAX = 1 << 62
 
 
 class PartitionIntake:
-    """Puts the records of one partition in order. `next` is the sequence of the record to hand out next."""
+    """Puts the records of one partition in order. `next` is the sequence of the record to hand out next.
 
-    def __init__(self, first: int, limits: IntakeLimits) -> None:
+    So many fetches one after the other (`tries_min`) must go unanswered until it counts that somebody does not keep
+    what is next: who begins at a record that somebody has told of waits for that one. They are counted, and no time is
+    measured: a reader that was away has asked nobody meanwhile.
+    """
+
+    def __init__(self, first: int, limits: IntakeLimits, *, tries_min: int = 1) -> None:
         self.next = first
         self.halted_at: int | None = None
         """The first record that somebody keeps, if that is behind `next` and nobody has decided what becomes of it."""
@@ -51,6 +56,7 @@ class PartitionIntake:
         to its end. So those before it are gone."""
         self._asked_end = 0
         self._due_s: float | None = None
+        self._tries_left = self._tries_min = tries_min
         self._kept_from: int | None = None
 
     @property
@@ -86,6 +92,7 @@ class PartitionIntake:
         if self.next >= self._asked_end:
             self._due_s = None
         self.halted_at = self._kept_from = None
+        self._tries_left = self._tries_min
         return ready
 
     def head(self, sequence: int) -> None:
@@ -110,9 +117,11 @@ class PartitionIntake:
             if 2 * under_way > records_max:
                 return None
             first = self._asked_end
-        elif self._due_s is not None and self._kept_from is not None:
-            self.halted_at = self._kept_from
-            return None
+        elif self._due_s is not None:
+            self._tries_left -= 1
+            if self._kept_from is not None and self._tries_left <= 0:
+                self.halted_at = self._kept_from
+                return None
         count = min(self._first_early() - first, records_max)
         if count <= 0:
             return None
@@ -123,6 +132,7 @@ class PartitionIntake:
     def skip_to(self, sequence: int, now_s: float) -> list[bytes]:
         """Go on with that record instead of `next`, which must be before it. Returns what of it is there already."""
         self.halted_at = self._kept_from = self._due_s = None
+        self._tries_left = self._tries_min
         self._forget_before(sequence)
         self.next = sequence
         self._end = max(self._end, sequence)

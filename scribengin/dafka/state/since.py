@@ -3,10 +3,11 @@
 Stores and producers of ours can tell. They say so by what they subscribe to: questions to themselves. Programs of C
 subscribe to none, and are asked nothing.
 
-Who tells of a time goes by when he has got a record himself: a store later than its producer, and one that has copied
-another store much later. So of several who know, he who says the latest record is nearest to when it was published, and
-still does not leave out any. One whose records have gone in part can only say that it begins there or before: that
-counts where nobody knows better, and not before others had time to be found.
+Who tells of a time goes by when he has got a record himself, by his own clock: a store later than its producer, and one
+that has copied another store much later. So he says a record too early rather than too late, unless his clock is
+behind. Of several who know, the earliest record counts: whose clock is behind leaves out nothing while another's is
+right. One whose records have gone in part can only say that it begins there or before: where nobody knows better, that
+counts, and not before others had time to be found.
 
 Where nobody can tell, nothing is guessed: after a while the partition is given up, and its reader is told.
 """
@@ -33,7 +34,7 @@ class SinceLimits:
     retry_s: float = 1.0
     """Who has not answered, or knew nothing yet, is asked again after so long."""
     patience_s: float = 10.0
-    """A partition of which nobody has told anything for so long is given up."""
+    """A partition of which nobody has told anything for so long is given up. Only while the reader listens."""
 
 
 class Begun(NamedTuple):
@@ -68,7 +69,12 @@ class SinceState:
         self._given_up: set[DafkaPartition] = set()
         self._can_tell: Counter[str] = Counter()
         self._stores: Counter[str] = Counter()
-        self._concluded_s = 0.0
+        self._answered_s: dict[str, float] = {}
+        """When each peer has told last of a partition of which it had not told before. It is waited for so much longer:
+        one that has much to look up tells of one after the other."""
+        self._left: set[str] = set()
+        """Peers that discovery has left: they are asked, as they may come again, and not waited for."""
+        self._rests_since_s: float | None = None
 
     def __len__(self) -> int:
         return len(self._searches) + len(self._given_up)
@@ -78,10 +84,23 @@ class SinceState:
         for kind, peers in ((FindTime, self._can_tell), (ConsumerHello, self._stores)):
             if (peer := heard.address_of(kind)) is not None:
                 count = peers[peer] + (1 if heard.begins else -1)
+                self._left.discard(peer)
                 if count > 0 and (peer in peers or len(peers) < _PEERS_MAX):
                     peers[peer] = count
                 else:
                     peers.pop(peer, None)
+                    self._answered_s.pop(peer, None)
+
+    def peer_gone(self, peer: str) -> None:
+        """Nobody has heard of the peer for a while."""
+        if peer in self._can_tell:
+            self._left.add(peer)
+
+    def rest(self, now_s: float) -> None:
+        """The reader does not listen now: until it is called otherwise again, no time passes for those that it has
+        asked."""
+        if self._rests_since_s is None:
+            self._rests_since_s = now_s
 
     def knows(self, partition: DafkaPartition) -> bool:
         """Whether the partition is looked for, or was given up."""
@@ -89,6 +108,7 @@ class SinceState:
 
     def met(self, partition: DafkaPartition, end: int, now_s: float, *, from_the_first: bool = False) -> list[Found]:
         """The partition was published up to `end`. `from_the_first`: its first record was published just now."""
+        self._wake(now_s)
         if partition in self._given_up:
             return []
         if from_the_first:
@@ -103,22 +123,35 @@ class SinceState:
 
     def told(self, found: TimeFound, now_s: float) -> list[Found]:
         """Somebody has answered."""
+        self._wake(now_s)
         partition = DafkaPartition(found.subject, found.producer)
         search = self._searches.get(partition)
         if search is None or found.at_ms != self.since_ms or found.sequence > _SEQUENCE_MAX:
             return []
         if found.address not in search.asked_s:
             return []
+        if found.address not in search.told:
+            self._answered_s[found.address] = now_s
+        self._left.discard(found.address)
         search.told[found.address] = found
         return self._concluded(partition, search, now_s)
 
     def tick(self, now_s: float) -> list[Found]:
         """Time has passed."""
+        self._wake(now_s)
         done: list[Found] = []
         for partition, search in list(self._searches.items()):
             done += self._questions(partition, search, now_s)
             done += self._concluded(partition, search, now_s)
         return done
+
+    def _wake(self, now_s: float) -> None:
+        if self._rests_since_s is None:
+            return
+        rested_s, self._rests_since_s = now_s - self._rests_since_s, None
+        for search in self._searches.values():
+            search.met_s += rested_s
+        self._answered_s = {peer: answered_s + rested_s for peer, answered_s in self._answered_s.items()}
 
     def _peers(self, partition: DafkaPartition) -> set[str]:
         """Who may know of the partition: all stores, and its producer."""
@@ -134,21 +167,22 @@ class SinceState:
                 yield Send(FindTime(peer, self._address, partition.address, partition.subject, self.since_ms))
 
     def _concluded(self, partition: DafkaPartition, search: _Search, now_s: float) -> list[Found]:
-        silent = self._peers(partition) - search.told.keys()
-        since_s = max(search.met_s, self._concluded_s) if silent else search.met_s
+        silent = self._peers(partition) - search.told.keys() - self._left
+        since_s = max([search.met_s, *(self._answered_s[peer] for peer in silent & self._answered_s.keys())])
         is_late = now_s >= since_s + self._limits.patience_s
         where = [one.sequence for one in search.told.values() if one.known is KnownOfTime.WHERE]
         begins = [one.sequence for one in search.told.values() if one.known is KnownOfTime.BEGINS]
         if where and (is_late or not silent):
-            first = max(where)
+            first = min(where + begins)
         elif begins and (is_late or (not silent and now_s >= search.met_s + self._limits.retry_s)):
             first = min(begins)
         elif is_late:
             del self._searches[partition]
             self._given_up.add(partition)
-            return [GiveUpPartition(partition, self.since_ms)]
+            knew = {peer for peer, told in search.told.items() if told.known is KnownOfTime.NOTHING}
+            asked = search.asked_s.keys()
+            return [GiveUpPartition(partition, self.since_ms, tuple(sorted(asked - knew)), tuple(sorted(knew)))]
         else:
             return []
         del self._searches[partition]
-        self._concluded_s = now_s
         return [Begun(partition, first, max(search.end, first))]

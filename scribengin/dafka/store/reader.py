@@ -26,6 +26,7 @@ from scribengin.dafka.wire import (
     packed_groups,
     record_prefix,
 )
+from scribengin.errors import ColdSegmentMissing, LogNotFound
 from scribengin.log import PAYLOAD
 
 _SEARCHES_MAX = 10_000
@@ -95,9 +96,13 @@ class StoreReader(Role):
         try:
             found = find_time(self._logs, self._logs.name(partition), stored.next, asked.at_ms)
             self.failures.worked(partition)
-        except PASSING as error:  # who asks, asks again; others may know
-            self.failures.failed(partition, error)
-            found = StoredTime(KnownOfTime.NOTHING, 0)
+        except PASSING as error:
+            if isinstance(error, LogNotFound) and not isinstance(error, ColdSegmentMissing):
+                self.failures.worked(partition)
+                found = StoredTime(KnownOfTime.BEGINS, stored.next)  # deleted: of what was before, nothing is kept
+            else:  # who asks, asks again; others may know
+                self.failures.failed(partition, error)
+                found = StoredTime(KnownOfTime.NOTHING, 0)
         self.send([self._logs.state.time_found(asked, *found)])
 
     def on_tick(self, now_s: float) -> None:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from struct import Struct
 
+from scribengin.dafka.wire.batches import GROUP_BYTES
 from scribengin.dafka.wire.frames import DirectBatch, DirectRecord, FrameDecoder, Frames, LiveBatch, LiveRecord, Message
 
 _RUN_MAX = 1024
+"""Of records. And none of more bytes than a batch has, unless it is one record: who takes messages looks at its limits
+between them."""
 _SEQUENCE = Struct(">Q")
 
 
@@ -25,13 +28,16 @@ class RunDecoder:
         self._first: LiveRecord | DirectRecord | None = None
         self._contents: list[bytes] = []
         self._next = 0
+        self._room_bytes = 0
 
     def add(self, frames: Frames) -> int:
         """How many records of a batch it is; 0 for any other message. Raises FrameInvalid."""
         if len(frames) == 2 and frames[0][:-8] == self._prefix:
             [sequence] = _SEQUENCE.unpack(frames[0][-8:])
-            if sequence == self._next and len(self._contents) < _RUN_MAX:
-                self._contents.append(frames[1])
+            content = frames[1]
+            if sequence == self._next and len(self._contents) < _RUN_MAX and len(content) <= self._room_bytes:
+                self._contents.append(content)
+                self._room_bytes -= len(content)
                 self._next += 1
                 return 0
         message = self._decoder.decode(frames)
@@ -41,6 +47,7 @@ class RunDecoder:
             self._first = message
             self._contents = [message.content]
             self._next = message.sequence + 1
+            self._room_bytes = GROUP_BYTES - len(message.content)
             return 0
         self._messages.append(message)
         return len(message.contents) if isinstance(message, LiveBatch | DirectBatch) else 0
@@ -61,3 +68,4 @@ class RunDecoder:
         else:
             kind = LiveBatch if isinstance(first, LiveRecord) else DirectBatch
             self._messages.append(kind(*first[:4], self._contents))
+        self._contents = []

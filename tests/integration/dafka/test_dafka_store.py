@@ -101,7 +101,7 @@ def test_where_only_a_program_of_c_has_the_records_a_consumer_says_that_nobody_c
 ) -> None:
     """A producer that does not subscribe to questions for times is to others what a C program is."""
     config = config_of(tower, producer={"terminate_unacked": True})
-    monkeypatch.setattr("scribengin.dafka.state.since.SinceLimits", partial(SinceLimits, patience_s=0.5))
+    monkeypatch.setattr("scribengin.dafka.state.consumer.SinceLimits", partial(SinceLimits, patience_s=0.5))
     asked: list[object] = []
     with monkeypatch.context() as patch:
         patch.setattr("scribengin.dafka.producer.FindTime", Fetch)

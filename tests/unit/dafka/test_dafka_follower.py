@@ -10,15 +10,19 @@ from scribengin.dafka.wire import (
     DirectHead,
     DirectRecord,
     Fetch,
+    FrameDecoder,
     GetHeads,
     Head,
     HeadsTold,
     LiveRecord,
+    RunDecoder,
     StoreHello,
     Subscription,
     Truncated,
+    encode,
     topic_prefix,
 )
+from scribengin.dafka.wire.batches import GROUP_BYTES
 from scribengin.errors import RecordsGone
 
 ME, STORE, PRODUCER = "AA", "CC", "BB"
@@ -100,6 +104,16 @@ def test_a_large_record_is_held_though_it_is_larger_than_the_limit() -> None:
     state.messages(live(0, 3, b"x" * 1000), 0.0)
     assert [len(one) for one in state.held(PARTITION, 5, 1).contents] == [1000]
     assert state.follow(PARTITION, 1, 0.0) == [fetch(1, 1)]
+
+
+def test_plain_records_are_held_up_to_the_limit_though_many_are_read_together() -> None:
+    state, runs = follower(bytes_max=1_000_000), RunDecoder(FrameDecoder())
+    state.follow(PARTITION, 0, 0.0)
+    for record in live(0, 500, bytes(10_000)):
+        runs.add(encode(record))
+    state.messages(runs.taken(), 0.0)
+    held_bytes = sum(map(len, state.held(PARTITION, 10**6, 10**9).contents))
+    assert 1_000_000 <= held_bytes <= 1_000_000 + GROUP_BYTES
 
 
 def test_limits_of_a_round_are_kept() -> None:

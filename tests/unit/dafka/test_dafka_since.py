@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from scribengin.dafka import DafkaConsumer
+from scribengin.dafka.consumer import _as_error
 from scribengin.dafka.state import (
     DafkaPartition,
     Deliver,
@@ -19,6 +21,7 @@ from scribengin.dafka.state.consumer import ConsumerState
 from scribengin.dafka.state.since import Begun, SinceLimits, SinceState
 from scribengin.dafka.wire import (
     ConsumerHello,
+    DirectBatch,
     DirectHead,
     Fetch,
     FindTime,
@@ -28,8 +31,10 @@ from scribengin.dafka.wire import (
     StoreAck,
     Subscription,
     TimeFound,
+    Truncated,
     topic_prefix,
 )
+from scribengin.errors import ConfigInvalid
 
 ME, PRODUCER, STORE, OTHER = "AA" * 16, "BB" * 16, "CC" * 16, "DD" * 16
 HELLO = DafkaPartition("hello", PRODUCER)
@@ -54,13 +59,13 @@ def since(*stores: str, producers: tuple[str, ...] = (), limits: SinceLimits | N
     return state
 
 
-def test_stores_and_the_producer_are_asked_and_the_latest_that_is_known_counts() -> None:
-    """A store gets a record later than it was published: of two, the one that says more was there first."""
+def test_stores_and_the_producer_are_asked_and_the_earliest_that_is_known_counts() -> None:
+    """A store whose clock is behind says a record that is too late. So nobody's word takes another's records away."""
     state = since(STORE, OTHER, producers=(PRODUCER, "EE" * 16))
     assert state.met(HELLO, 100, 0.0) == [asks(PRODUCER), asks(STORE), asks(OTHER)]
     assert state.told(tells(STORE, WHERE, 0), 0.1) == []
     assert state.told(tells(PRODUCER, NOTHING), 0.1) == []
-    assert state.told(tells(OTHER, WHERE, 42), 0.2) == [Begun(HELLO, 42, 100)]
+    assert state.told(tells(OTHER, WHERE, 42), 0.2) == [Begun(HELLO, 0, 100)]
     assert state.tick(60.0) == []
 
 
@@ -87,11 +92,15 @@ def test_who_comes_late_or_does_not_answer_is_asked_again() -> None:
     assert state.told(tells(STORE, WHERE, 7), 2.3) == [Begun(HELLO, 7, 100)]
 
 
-def test_who_has_lost_what_was_before_counts_only_where_nobody_knows_better() -> None:
+def test_who_has_lost_what_was_before_counts_where_nobody_says_an_earlier_record() -> None:
     state = since(STORE, OTHER)
     state.met(HELLO, 100, 0.0)
     assert state.told(tells(STORE, BEGINS, 80), 0.1) == []
     assert state.told(tells(OTHER, WHERE, 60), 0.1) == [Begun(HELLO, 60, 100)]
+    state = since(STORE, OTHER)
+    state.met(HELLO, 100, 0.0)
+    assert state.told(tells(STORE, WHERE, 90), 0.1) == []  # its clock is behind, or the other one has copied
+    assert state.told(tells(OTHER, BEGINS, 80), 0.1) == [Begun(HELLO, 80, 100)]
     state = since(STORE)
     state.met(HELLO, 100, 0.0)
     assert state.told(tells(STORE, BEGINS, 80), 0.1) == []  # another one may just be found
@@ -112,7 +121,45 @@ def test_a_store_with_much_to_look_up_is_waited_for_as_long_as_it_answers() -> N
     state.met(second, 100, 0.0)
     assert Begun(HELLO, 3, 100) in state.told(tells(STORE, WHERE, 3), 9.0)
     assert not any(isinstance(one, GiveUpPartition) for one in state.tick(18.9))
-    assert GiveUpPartition(second, SINCE_MS) in state.tick(19.0)
+    assert GiveUpPartition(second, SINCE_MS, (STORE,)) in state.tick(19.0)
+
+
+def test_one_that_never_answers_holds_all_up_together_and_not_one_after_the_other() -> None:
+    state = since(STORE, OTHER)
+    partitions = [DafkaPartition("hello", f"{n:032X}") for n in range(3)]
+    for partition in partitions:
+        state.met(partition, 100, 0.0)
+        assert state.told(tells(STORE, WHERE, 60)._replace(producer=partition.address), 0.1) == []
+    assert not any(isinstance(one, Begun) for one in state.tick(9.9))
+    assert [one for one in state.tick(10.0) if isinstance(one, Begun)] == [Begun(one, 60, 100) for one in partitions]
+
+
+def test_while_the_reader_rests_nobody_is_late() -> None:
+    state = since(STORE, OTHER)
+    state.met(HELLO, 100, 0.0)
+    state.told(tells(STORE, NOTHING), 0.5)
+    for at_s in (1.0, 2.0, 11.0):
+        state.rest(at_s)
+    assert not any(isinstance(one, GiveUpPartition) for one in state.tick(12.0))
+    assert not any(isinstance(one, GiveUpPartition) for one in state.tick(20.9))
+    assert GiveUpPartition(HELLO, SINCE_MS, (OTHER,), (STORE,)) in state.tick(21.0)
+    state = since(STORE, OTHER)
+    state.met(HELLO, 100, 0.0)
+    state.rest(1.0)
+    assert state.told(tells(OTHER, WHERE, 60), 12.0) == []
+    assert state.told(tells(STORE, WHERE, 70), 12.1) == [Begun(HELLO, 60, 100)]
+
+
+def test_who_has_left_is_not_waited_for_and_believed_when_he_answers() -> None:
+    state = since(STORE, OTHER)
+    state.met(HELLO, 100, 0.0)
+    state.peer_gone(OTHER)
+    assert state.told(tells(STORE, WHERE, 60), 0.1) == [Begun(HELLO, 60, 100)]
+    second = DafkaPartition("hello", "EE" * 16)
+    state.met(second, 100, 0.2)
+    assert state.told(tells(OTHER, WHERE, 50)._replace(producer=second.address), 0.3) == []
+    found = state.told(tells(STORE, WHERE, 60)._replace(producer=second.address), 0.4)
+    assert found == [Begun(second, 50, 100)]
 
 
 def test_a_peer_that_has_gone_is_not_waited_for() -> None:
@@ -163,6 +210,32 @@ def test_a_consumer_fetches_from_there_on_what_was_published_while_it_asked() ->
 
 def test_a_producer_that_begins_now_is_read_from_its_first_record_whoever_it_is() -> None:
     assert consumer().messages([live(0)], 0.0) == [Deliver(HELLO, 0, [b"0"])]
+
+
+def test_what_one_does_not_keep_is_waited_for_of_him_who_told_of_it() -> None:
+    """He may be slow. Where nobody answers ten times, it begins with what is kept."""
+    state = consumer()
+    fetch = Send(Fetch(PRODUCER, ME, "hello", 5, 95))
+    gone = Truncated(ME, PRODUCER, "hello", 80)
+    state.messages([DirectHead(ME, PRODUCER, "hello", 99)], 0.0)
+    assert state.messages([tells(STORE, WHERE, 5)], 0.1) == [fetch]
+    for at_s in range(2, 11):
+        assert fetch in state.messages([gone], float(at_s))
+    kept = [b"%d" % n for n in range(5, 100)]
+    assert state.messages([DirectBatch(ME, PRODUCER, "hello", 5, kept)], 10.5) == [Deliver(HELLO, 5, kept)]
+    state = consumer()
+    state.messages([DirectHead(ME, PRODUCER, "hello", 99), tells(STORE, WHERE, 5)], 0.1)
+    for at_s in range(2, 12):
+        state.messages([gone], float(at_s))
+    assert state.messages([], 13.0) == [Send(Fetch(PRODUCER, ME, "hello", 80, 20))]
+
+
+def test_who_was_busy_for_long_has_waited_for_nobody() -> None:
+    state = consumer()
+    state.messages([DirectHead(ME, PRODUCER, "hello", 6)], 0.0)
+    state.rest(0.1)
+    state.tick(30.0)
+    assert state.messages([tells(STORE, WHERE, 5)], 30.1) == [Send(Fetch(PRODUCER, ME, "hello", 5, 2))]
 
 
 def test_where_all_is_older_a_consumer_goes_on_with_what_comes() -> None:
@@ -236,3 +309,16 @@ def test_a_store_looks_for_what_it_has_and_knows_nothing_of_the_rest() -> None:
     nothing = Send(TimeFound(ME, STORE, OTHER, "hello", SINCE_MS, NOTHING, 0))
     assert state.asked(asked._replace(producer=OTHER)) == [nothing]
     assert state.asked(asked._replace(to=OTHER)) == []
+
+
+@pytest.mark.parametrize("since_ms", [1.5, 1e12, float("nan"), "5", True, -1, 1 << 60])
+def test_what_is_no_time_is_refused_before_anything_is_opened(since_ms: int) -> None:
+    with pytest.raises(ConfigInvalid, match="since_ms: "):
+        DafkaConsumer(["hello"], since_ms=since_ms)
+
+
+def test_who_was_asked_is_named_where_nobody_can_tell() -> None:
+    said = str(_as_error(GiveUpPartition(HELLO, SINCE_MS, (OTHER,), tuple(f"{n}" * 32 for n in range(1, 6)))))
+    assert f"asked and not answered: {OTHER}; asked and knew nothing: {'1' * 32}, {'2' * 32}, " in said
+    assert said.endswith(f"{'3' * 32} and 2 more (a store that cannot read its log says so)")
+    assert "asked" not in str(_as_error(GiveUpPartition(HELLO, SINCE_MS)))

@@ -15,12 +15,16 @@ from scribengin.dafka.wire import (
     ConsumerHello,
     DirectHead,
     Fetch,
+    FindTime,
     GetHeads,
     HeadsTold,
+    KnownOfTime,
     LiveBatch,
     Message,
     StoreHello,
+    TimeFound,
 )
+from scribengin.errors import ColdSegmentMissing
 from scribengin.log import LogNamespace
 from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.memory.disk import MemoryDisk
@@ -33,17 +37,23 @@ NOBODY = DafkaConfig.model_validate(
 PARTITIONS = [DafkaPartition("flights", f"{n:032X}") for n in range(500)]
 
 
+ME = "AA" * 16
+
+
 class StillReader(StoreReader):
     """Without a thread: a test calls what would run on it, and looks at what is sent."""
 
     def start(self) -> None:
         self.answers: Counter[type] = Counter()
         self.most_at_once = 0
+        self.told: list[TimeFound] = []
 
     def send(self, instructions: Iterable[object]) -> None:
         done = list(instructions)
         self.most_at_once = max(self.most_at_once, len(done))
-        self.answers.update(type(one.message) for one in done if isinstance(one, Send))
+        sent = [one.message for one in done if isinstance(one, Send)]
+        self.answers.update(map(type, sent))
+        self.told += (one for one in sent if isinstance(one, TimeFound))
 
 
 @pytest.fixture
@@ -91,3 +101,32 @@ def test_whoever_asks_for_a_trillion_records_is_answered_in_pieces_and_so_are_no
     last = 2**32 - 1  # more no count can say
     reader.on_messages([Fetch(PARTITIONS[0].address, f"{n:032X}", "flights", 0, last) for n in range(5000)], "", 0.0)
     assert len(opened) == reader._answers.readers == 1000
+
+
+def asked_for_a_time(reader: StillReader) -> TimeFound:
+    subject, producer = PARTITIONS[0]
+    reader.on_messages([FindTime(reader.address, ME, producer, subject, 5)], "", 0.0)
+    reader.on_wake()
+    [told] = reader.told
+    return told
+
+
+def test_of_a_log_that_was_deleted_a_store_says_that_nothing_is_kept_before_what_comes_next(
+    reader: StillReader,
+) -> None:
+    told = asked_for_a_time(reader)
+    assert (told.known, told.sequence) == (KnownOfTime.BEGINS, 10)
+    assert (reader.failures.count, reader.failures.failing) == (0, {})
+
+
+def test_of_a_log_that_cannot_be_read_a_store_says_nothing_and_that_it_fails(
+    reader: StillReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records are kept: whoever asks is not to begin behind them."""
+
+    def failing(*_: object) -> None:
+        raise ColdSegmentMissing("a file is not there", segment=3)
+
+    monkeypatch.setattr("scribengin.dafka.store.reader.find_time", failing)
+    assert asked_for_a_time(reader).known is KnownOfTime.NOTHING
+    assert list(reader.failures.failing) == PARTITIONS[:1]

@@ -14,7 +14,7 @@ from scribengin_tools.cli.options import JsonOption
 from scribengin_tools.rendering.text import note, print_json_line
 
 if TYPE_CHECKING:
-    from scribengin.dafka import DafkaProducer, DafkaRecord
+    from scribengin.dafka import DafkaConsumer, DafkaProducer, DafkaRecord
     from scribengin.dafka.config import DafkaProducerConfig
 
 app = typer.Typer(help="Producers, consumers, stores and towers of Dafka, without a broker.", no_args_is_help=True)
@@ -167,12 +167,27 @@ def read(
     positions = {
         DafkaPartition(topic, producer): sequence for topic in topics for producer, sequence in _places(at).items()
     }
-    left = count
     with DafkaConsumer(topics, parsed, positions=positions, since_ms=since_ms) as consumer:
-        while left != 0:
+        if not _print_next(consumer, count, as_json=as_json):
+            raise typer.Exit(1)
+
+
+def _print_next(consumer: DafkaConsumer, count: int | None, *, as_json: bool) -> bool:
+    """So many records, or for ever. Whether it could begin with each producer: where nobody can tell of one, it says
+    so, and goes on with all others."""
+    from scribengin.errors import TimeUnknown
+
+    left, all_began = count, True
+    while left != 0:
+        try:
             records = consumer.read(_RECORDS_AT_ONCE if left is None else min(left, _RECORDS_AT_ONCE))
-            _print(records, as_json=as_json)
-            left = None if left is None else left - len(records)
+        except TimeUnknown as unknown:
+            all_began = False
+            note(f"{unknown}; it goes on with all others")
+            continue
+        _print(records, as_json=as_json)
+        left = None if left is None else left - len(records)
+    return all_began
 
 
 def _since(start: str | None) -> int | None:
