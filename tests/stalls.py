@@ -3,7 +3,8 @@
 Limits of time, a session's or a client's, are meant for a machine that runs. One of many on a host may stand still:
 that of our continuous integration did for 41 s. What was late then says nothing about what is tested. What fails on a
 machine that ran has failed. And so has, standstill or not, what put out something else than was put in: whoever finds
-that raises WrongOutput, or asserts something about what was `delivered`.
+that raises WrongOutput, or asserts something about what was `delivered`: by that word, or by a name that its function
+gives it.
 
 One limit of Spark's is too short for a machine that has much to do, and cannot be set: a Python process that plans a
 source has ten seconds to start. What Spark says has failed by it is run again, too.
@@ -11,7 +12,7 @@ source has ten seconds to start. What Spark says has failed by it is run again, 
 
 from __future__ import annotations
 
-import linecache
+import ast
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -29,7 +31,7 @@ STANDSTILL_MIN_S = 2.0
 _LOOK_S = 0.2
 _AGAIN = "run again"
 _AGAIN_MAX = 2
-_OF_OUTPUT = re.compile(r"^\s*assert .*\bdelivered\b")
+_OUTPUT = "delivered"
 """As in `assert flow.delivered() == expected`."""
 _SPARKS_LIMIT = re.compile(r"Python worker (failed )?to connect back")
 """What `PythonWorkerFactory` of Spark says after its ten seconds."""
@@ -179,13 +181,63 @@ def _failure(reports: list[pytest.TestReport]) -> pytest.TestReport | None:
 
 
 def _is_wrong(report: pytest.TestReport) -> bool:
-    return _said(report).partition(":")[0].endswith(WrongOutput.__name__) or bool(_OF_OUTPUT.search(_failed_at(report)))
+    return _said(report).partition(":")[0].endswith(WrongOutput.__name__) or _asserts_of_output(report)
 
 
-def _failed_at(report: pytest.TestReport) -> str:
-    """The first line of the statement that failed."""
+def _asserts_of_output(report: pytest.TestReport) -> bool:
     crash = getattr(report.longrepr, "reprcrash", None)
-    return "" if crash is None else linecache.getline(crash.path, crash.lineno)
+    if crash is None:
+        return False
+    try:
+        nodes = [*ast.walk(ast.parse(Path(crash.path).read_text()))]
+    except (OSError, SyntaxError):
+        return False
+    there = [node for node in nodes if isinstance(node, ast.stmt) and _holds(node, crash.lineno)]
+    failed = [node for node in there if isinstance(node, ast.Assert)]
+    functions = [node for node in there if isinstance(node, ast.FunctionDef)]
+    names = _names_of_output(functions[0]) if functions else {_OUTPUT}
+    return any(_names(node.test, names) for node in failed)
+
+
+def _names_of_output(function: ast.FunctionDef) -> set[str]:
+    """What stands in a function for what was delivered, or for what was made of that."""
+    given = [pair for node in ast.walk(function) for pair in _given(node)]
+    names, before = {_OUTPUT}, 0
+    while len(names) > before:
+        before = len(names)
+        for target, value in given:
+            if _names(value, names):
+                names |= {
+                    node.id
+                    for node in ast.walk(target)
+                    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+                }
+    return names
+
+
+def _given(node: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
+    """Which targets are given which values there."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            return [(target, value) for target in targets]
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            return [(target, value)]
+        case ast.AugAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
+            return [(target, value)]
+        case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+            return [(target, value)]
+        case _:
+            return []
+
+
+def _names(node: ast.AST, names: set[str]) -> bool:
+    inner = [*ast.walk(node)]
+    called = any(isinstance(each, ast.Attribute) and each.attr == _OUTPUT for each in inner)
+    return called or any(isinstance(each, ast.Name) and each.id in names for each in inner)
+
+
+def _holds(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _processor_s() -> float:

@@ -320,7 +320,8 @@ class SourceStreamReader(ABC):
         """How many records lie between `position` and the end of the stream just now."""
 
     def refuse_gone(self, position: Position) -> None:
-        """Raise PositionTruncated if `plan` would raise it there just now. By default what `lag` says."""
+        """Raise PositionTruncated if what `position` names is gone just now, whatever the configuration has `plan` do
+        then. By default what `lag` says. It may block for some seconds."""
         self.lag(position)
 
     @abstractmethod

@@ -34,6 +34,7 @@ from scribengin.errors import (
     DataflowBusy,
     PositionTruncated,
     RewindOvertaken,
+    ScribenginError,
 )
 from scribengin.filesystems.paths import tree_file_system
 from scribengin.operations.lifecycle import author, await_masters_gone
@@ -134,8 +135,9 @@ class Rewind:
     def apply(self) -> StateLeft | None:
         """Move all streams, or none. Returns what state that is forgotten could not be removed.
 
-        Raises DataflowBusy when a task has been taken over meanwhile, RewindOvertaken when retention has taken what was
-        to be read again, CommitTooLarge; then nothing was changed. And OutcomeUnknown.
+        Raises RewindOvertaken when retention has taken what was to be read again, CommitTooLarge, and what looking at
+        the sources raises; then all stands where it stood. DataflowBusy when a task has been taken over meanwhile: it
+        says whether all was moved by then. And OutcomeUnknown.
         """
         operations: list[Operation] = [self._operation(move) for move in self._moves]
         self._refuse_if_too_large(operations)
@@ -143,8 +145,7 @@ class Rewind:
             if move.version is None:
                 self._make_room(move.path.rpartition("/")[0])
         versions = self._commit(operations)
-        if self._at.kind != "latest":  # behind the end there is nothing to take, but the beginning moves, too
-            self._keep_or_move_back(versions)
+        self._keep_or_move_back(versions)
         if self._state is not None:  # the next owner begins a checkpoint of its own
             named = [(move.told.task, move.log.batch.checkpoint) for move in self._moves if move.log.batch is not None]
             # All has moved. What stays is found by `registry check`, as after a crash here.
@@ -217,27 +218,34 @@ class Rewind:
 
     def _keep_or_move_back(self, versions: Sequence[int]) -> None:
         """Where a system keeps no account of readers, anybody may have taken what was to be read again while the
-        positions moved. Raises RewindOvertaken."""
+        positions moved, or made it anew. Raises RewindOvertaken, or why nobody can look; then all was moved back."""
         try:
             with self._open() as resources:
                 for move in self._moves:
                     with closing(resources.sources[move.stream.source].open_reader(move.stream)) as reader:
                         reader.refuse_gone(move.told.after)
         except PositionTruncated as error:
-            back: list[Operation] = [
-                Delete(move.path, version) if move.version is None else Set(move.path, move.log.to_bytes(), version)
-                for move, version in zip(self._moves, versions, strict=True)
-            ]
-            back += self._told()
-            try:
-                with failpoint("rewind.back"):
-                    self._view.registry.commit(back)
-            except (VersionConflict, NodeExists, NodeMissing):
-                raise DataflowBusy(
-                    f"'{self._view.dataflow}' was rewound to what has gone meanwhile ({error}), and taken over before "
-                    "it could be moved back: pause it, and rewind it to a later place"
-                ) from None
+            self._move_back(versions, f"to what has gone meanwhile ({error})")
             raise self._overtaken(error) from None
+        except ScribenginError as error:
+            self._move_back(versions, f"to what cannot be looked at just now ({error})")
+            raise
+
+    def _move_back(self, versions: Sequence[int], where: str) -> None:
+        """Raises DataflowBusy if somebody has come meanwhile."""
+        back: list[Operation] = [
+            Delete(move.path, version) if move.version is None else Set(move.path, move.log.to_bytes(), version)
+            for move, version in zip(self._moves, versions, strict=True)
+        ]
+        back += self._told()
+        try:
+            with failpoint("rewind.back"):
+                self._view.registry.commit(back)
+        except (VersionConflict, NodeExists, NodeMissing):
+            raise DataflowBusy(
+                f"'{self._view.dataflow}' was rewound {where}, and taken over before it could be moved back: pause it, "
+                "and rewind it to a later place"
+            ) from None
 
     def _streams(self, resources: OpenedDataflow) -> Iterator[tuple[str, SourceStreamDescriptor]]:
         """All that were read of the sources, and that are to be; those that have left their tasks, too."""
@@ -309,19 +317,20 @@ def rewind(view: DataflowView, at: StartAt, source: str | None) -> AppliedRewind
     """Move the streams to where that place is now: what was shown before somebody said yes may be gone. Returns from
     where they came, and where they landed.
 
-    A purge that takes the beginning in between is no reason to refuse: there is another beginning then. Raises what
-    Rewind and its `apply` raise; RewindOvertaken if purges keep coming.
+    A purge that takes the beginning in between is no reason to refuse: there is another beginning then. Nor is a topic
+    that is made anew. Raises what Rewind and its `apply` raise; RewindOvertaken if that keeps coming.
     """
     for _attempt in range(_TRIES_MAX):
         planned = Rewind(view, at, source)
         try:
             left = planned.apply()
         except RewindOvertaken:
-            if at.kind != "earliest":
+            if at.kind not in ("earliest", "latest"):
                 raise
         else:
             return AppliedRewind(planned.streams, left)
-    raise RewindOvertaken(f"the beginning of what '{view.dataflow}' reads keeps being purged: rewind it again")
+    what = "the beginning of what" if at.kind == "earliest" else "what"
+    raise RewindOvertaken(f"{what} '{view.dataflow}' reads keeps being purged: rewind it again")
 
 
 def record(view: DataflowView, moved: Sequence[Rewound], at: StartAt) -> None:

@@ -69,6 +69,23 @@ def test_it():
     stand_still()
     assert delivered() == ["a record"]
 """
+WRONG_BY_ANOTHER_NAME = """
+def delivered():
+    return [{"n": 1}, {"n": 1}]
+
+def test_it():
+    tried()
+    late = delivered()
+    found = {}
+    for one in late:
+        found[one["n"]] = found.get(one["n"], 0) + 1
+    numbers = [one["n"] for one in late]
+    stand_still()
+    assert (
+        numbers
+        == [1]
+    ), "1 too often"
+"""
 HANGS_AFTERWARDS = """
 @pytest.mark.timeout(8)
 def test_it():
@@ -142,6 +159,7 @@ SAMPLES = {
     "late_then_wrong": Sample(LATE_THEN_WRONG, 2, failed=True, said="AssertionError: wrong"),
     "output_is_wrong": Sample(OUTPUT_IS_WRONG, 1, failed=True),
     "delivered_is_wrong": Sample(DELIVERED_IS_WRONG, 1, failed=True),
+    "wrong_by_another_name": Sample(WRONG_BY_ANOTHER_NAME, 1, failed=True),
     "output_never_came": Sample(AWAITS_IN_VAIN, 1, failed=True),
     "hangs_afterwards": Sample(HANGS_AFTERWARDS, 2, failed=True, said="AssertionError: too late"),
     "late_before": Sample(LATE_BEFORE, 2, said="AssertionError: what stood still shows late"),

@@ -313,8 +313,8 @@ REWIND_MISTAKES: dict[Mistake, RewindAim] = {
     rewind_the_first_stream: RewindAim(0),
     hold_back_for_no_rewind: RewindAim(0, storage="logs"),
     rewind_behind_what_is_there: RewindAim(0, storage="logs", to="latest", flow=1),
-    rewind_to_an_end_that_readers_have_passed: AimAtAnEnd(12),
-    remove_files_of_a_purge_that_failed: AimAtAPurge(6),
+    rewind_to_an_end_that_readers_have_passed: AimAtAnEnd(43),
+    remove_files_of_a_purge_that_failed: AimAtAPurge(31),
     ask_how_much_is_left_and_not_from_where: AimAtRetention(0),
     move_back_whoever_came: AimAtRetention(0),
 }

@@ -48,6 +48,8 @@ SCHEMA = pa.schema(
 """What the transformation sees. `txid`, `channel` and `key` are null: the wire has no place for them."""
 _SPLIT_BYTES = 1024 * 1024
 _SPLIT_RECORDS = 20_000
+_ASKED_S = 5.0
+"""Who is asked for a record answers by then, or says twice that it is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,23 @@ class DafkaStreamReader(SourceStreamReader):
 
     def lag(self, position: Position) -> int:
         return max(0, self._follower.end_of(self._partition) - _sequence(self._source, self._stream, position))
+
+    def refuse_gone(self, position: Position) -> None:
+        """Nobody knows but who keeps it: it is asked for, and what has not come by then may come still."""
+        sequence = _sequence(self._source, self._stream, position)
+        if sequence == 0 or self.lag(position) == 0:  # the first record is the first that is kept
+            return
+        self._follower.follow(self._partition, sequence)
+        try:
+            self._follower.wait(self._partition, sequence, _ASKED_S)
+            first = self._follower.held(self._partition, 1, 1).first
+        except RecordsGone as error:
+            raise PositionTruncated(f"source '{self._source}': {error}") from None
+        if first > sequence:
+            raise PositionTruncated(
+                f"source '{self._source}': nobody keeps the records of {self._stream.name} from {sequence} to "
+                f"{first - 1} any more"
+            )
 
     def ended(self, position: Position) -> bool:
         """Whether all is read, and the producer is thought to have gone. It may only be out of reach: then its task

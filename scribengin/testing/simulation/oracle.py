@@ -270,9 +270,18 @@ def check_goes_on(what: str, waited_s: float, within_s: float) -> None:
 
 
 def check_not_failed(state: str, error: str | None, mended: Sequence[str] = ()) -> None:
-    """No dataflow fails, but for what people mend: then it says one of these words. Raises Violation."""
-    if state == "failed" and not any(word in (error or "") for word in mended):
+    """No dataflow fails, but for what people mend: then each of its troubles says one of these words. Raises
+    Violation."""
+    troubles = (error or "").split("\n\n")
+    if state == "failed" and not all(any(word in trouble for word in mended) for trouble in troubles):
         raise Violation("it ends as it was told", f"it is failed: {error}")
+
+
+def check_forgotten(path: str, log: CommitLog) -> None:
+    """Nobody deletes a commit log that an owner has had, with the epoch that fences off those before. Raises
+    Violation."""
+    if log.epoch > 0:
+        raise Violation("fenced owners change nothing", f"{path}: deleted with epoch {log.epoch} of {log.owner}")
 
 
 def check_stopped(state: str, error: str | None) -> None:

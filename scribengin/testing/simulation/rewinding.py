@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,15 @@ _GONE = "is wanted, and the first one that is still there is"
 """What a dataflow fails with that stands at what retention has taken."""
 
 
+@dataclass(eq=False, slots=True)
+class _Attempt:
+    """Somebody moves a dataflow, or moves it back."""
+
+    dataflow: str
+    went_astray: bool = False
+    """Whether it has stood at what has gone meanwhile."""
+
+
 class Rewinding:
     """All rewinds of one simulation, and what is known of them."""
 
@@ -60,12 +70,10 @@ class Rewinding:
         """Which records come next, by the commit log's path and the position: of those that a rewind has looked at."""
         self._looked: list[set[str]] = []
         """What each of them was to move, and to move back."""
-        self._at_it: list[str] = []
-        """Dataflows that are moved to what retention may take meanwhile, or moved back, just now."""
+        self._at_it: list[_Attempt] = []
+        """Those who move a dataflow to what retention may take meanwhile, or move it back, just now."""
         self._left: set[str] = set()
-        """Those of which somebody was at it, and came to no end that is known."""
-        self._astray: set[str] = set()
-        """Those that may stand at what has gone: nobody has rewound them since."""
+        """Dataflows that somebody moved to what has gone, and came to no end: they may fail by it, or have failed."""
         self._planned: dict[str, PlannedRewind] = {}
         """By the name of who is to do it."""
         self._count = 0
@@ -79,13 +87,20 @@ class Rewinding:
 
     def mended(self, dataflow: str) -> list[str]:
         """By which words a dataflow may fail, because of a rewind that was cut short, until people rewind it again."""
-        return [_GONE] if dataflow in self._left.union(self._at_it) else []
+        return [_GONE] if dataflow in self._left.union(one.dataflow for one in self._at_it) else []
+
+    def mended_by_now(self, dataflow: str) -> None:
+        """People have seen that it failed, and it is about to run again: it may not fail so once more, if it stands at
+        what is there."""
+        if not self._stands_at_what_has_gone():
+            self._left.discard(dataflow)
 
     def makes_good(self, hosts: str, flow: int) -> bool:
-        """Whether a dataflow stands at what is there. Else somebody rewinds it to where its streams begin by now."""
+        """Whether a dataflow stands at what is there, or a rewind of it has said that it does. Else somebody rewinds it
+        to where its streams begin by now."""
         if any(PROGRAM in container.request.argv for container in self._world.machine.running):
             return False
-        if FLOWS[flow] in self._astray:
+        if FLOWS[flow] in self._left and self._stands_at_what_has_gone():
             self.start(hosts, PlannedRewind(self._world.scheduler.now_s, "earliest", flow))
             return False
         return True
@@ -125,6 +140,9 @@ class Rewinding:
     def moved(self, moves: Sequence[Move]) -> None:
         """Positions were set without a round, in one transaction. Raises Violation."""
         oracle.check_moved_together({_told(*move) for move in moves}, self._looked)
+        if self._stands_at_what_has_gone():
+            for attempt in self._at_it:
+                attempt.went_astray = True
         for path, before, after in moves:
             read, first = self._numbers[path, _text(before)], self._numbers[path, _text(after)]
             for source in sorted({*read, *first}):
@@ -148,21 +166,23 @@ class Rewinding:
         if not self._world.plan.gives_up:
             rewind.apply()
             return
-        settled, stood = False, dataflow not in self._astray
-        self._at_it.append(dataflow)
-        self._astray.add(dataflow)
+        attempt, settled = _Attempt(dataflow), False
+        self._at_it.append(attempt)
         try:
             rewind.apply()
             settled = True
         except RewindOvertaken:
-            settled = stood
+            settled = True
             raise
         finally:
-            self._at_it.remove(dataflow)
-            if settled:
-                self._astray.discard(dataflow)
-            else:
+            self._at_it.remove(attempt)
+            if attempt.went_astray and not settled:
                 self._left.add(dataflow)
+
+    def _stands_at_what_has_gone(self) -> bool:
+        """Whether any stream does. Retention takes nothing but in plans of one dataflow."""
+        positions = self._world.safe_positions()
+        return any(self._world.streams.has_gone(path, position) for path, position in positions.items())
 
     def _commit_logs(self, view: DataflowView) -> set[str]:
         """Of all streams that the dataflow's tasks read, or have read."""

@@ -55,7 +55,7 @@ PROGRESS_MAX_S = 90.0
 LOOK_S = 0.25
 REVIVED_AFTER_S = 3.0
 """A dataflow without a master for so long is given another one, as an operator does."""
-_TOO_LARGE = "and the registry takes"
+_TOO_LARGE = "and the registry takes 0:"
 """What a dataflow fails with whose round is too large to commit."""
 
 
@@ -294,6 +294,7 @@ class World:
         status = view.status()
         if status.state == "failed":  # as `start` does: else the next master leaves at once
             view.set_status(status.model_copy(update={"state": "starting", "error": None, "tasks": ()}))
+            self.rewinding.mended_by_now(view.dataflow)
         config = view.config_in_force().value
         self.machine.start(master_request(config, name, view.registry.hosts, self.home, self.plan.standbys))
 
@@ -545,7 +546,9 @@ class World:
                 if oracle.is_moved(before, after) and not is_begun:
                     moved.append((operation.path, None if before is None else before.position, after.position))
             elif isinstance(operation, Delete) and operation.path in self._commit_logs:
-                moved.append((operation.path, self._commit_logs.pop(operation.path).position, None))
+                before = self._commit_logs.pop(operation.path)
+                self.judged(partial(oracle.check_forgotten, operation.path, before))
+                moved.append((operation.path, before.position, None))
         if moved:
             self.judged(partial(self.rewinding.moved, moved))
 

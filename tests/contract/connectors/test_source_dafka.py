@@ -12,8 +12,16 @@ import scribengin.connectors.dafka.source as source_module
 import scribengin.dafka.follower as follower_module
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.model import Position
-from scribengin.connectors.contract import PAYLOAD, PlannedRange, RoundLimits, SourceStreamReader, StartAt
+from scribengin.connectors.contract import (
+    PAYLOAD,
+    PlannedRange,
+    RoundLimits,
+    SourceStreamDescriptor,
+    SourceStreamReader,
+    StartAt,
+)
 from scribengin.connectors.dafka.config import DafkaSourceConfig
+from scribengin.connectors.dafka.source import DafkaSource
 from scribengin.dafka import DafkaProducer, DafkaTower
 from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, SourceMissing, SystemUnreachable
 from scribengin.log import LogNamespace
@@ -223,10 +231,25 @@ def test_what_retention_has_taken_is_said_or_passed_over(network: Network) -> No
         assert reader.wait({"sequence": 7}, 60.0)
         with pytest.raises(PositionTruncated, match=f"nobody keeps the records from 7 to {kept - 1} any more"):
             reader.plan({"sequence": 7}, ALL)
-    source = network.source(skip_gone=True)
+    source = network.settled(skip_gone=True)
     with closing(source.open_reader(descriptor)) as reader:
         assert reader.wait({"sequence": 7}, 60.0)
         assert payloads(reader.plan({"sequence": 7}, ALL))[0] == b"record %d" % kept
+    for source in network.sources:
+        for there in (0, kept, 99, 100):
+            with closing(source.open_reader(descriptor)) as reader:
+                reader.refuse_gone({"sequence": there})
+        wait_until(lambda source=source: is_refused(source, descriptor, 7), what="who keeps the rest to have said so")
+
+
+def is_refused(source: DafkaSource, descriptor: SourceStreamDescriptor, sequence: int) -> bool:
+    """Whether a rewind to there is, by one who looks for the first time."""
+    with closing(source.open_reader(descriptor)) as reader:
+        try:
+            reader.refuse_gone({"sequence": sequence})
+        except PositionTruncated as error:
+            return "nobody keeps the records" in str(error)
+    return False
 
 
 def test_where_retention_has_taken_all_whoever_begins_stands_behind_it_and_is_done(network: Network) -> None:

@@ -70,6 +70,7 @@ BROKEN: list[tuple[str, Callable[[], object]]] = [
     ("fenced owners change nothing", _becomes(epoch=2)),
     ("fenced owners change nothing", _becomes(owner="w-2")),
     ("fenced owners change nothing", _becomes(generation=1)),
+    ("fenced owners change nothing", lambda: oracle.check_forgotten("/log", _BEFORE)),
     ("taking over decides nothing", _becomes(epoch=4, position={"offset": 6})),
     ("rounds go forward", _becomes(round=3)),
     ("streams are rewound as one", lambda: oracle.check_moved_together({"a"}, [{"a", "b"}])),
@@ -91,6 +92,7 @@ BROKEN: list[tuple[str, Callable[[], object]]] = [
     ("it ends as it was told", lambda: oracle.check_not_failed("failed", "task-0: a hole")),
     ("it ends as it was told", lambda: oracle.check_not_failed("failed", "task-0: a hole", ["too large"])),
     ("it ends as it was told", lambda: oracle.check_not_failed("failed", None, ["too large"])),
+    ("it ends as it was told", lambda: oracle.check_not_failed("failed", "1: too large\n\n2: a hole", ["too large"])),
     ("it ends as it was told", lambda: oracle.check_stopped("finished", None)),
     ("a rewind passes over what is there", lambda: oracle.check_passed_over("in/0", DLSN(1, 3, 0), DLSN(1, 2, 0))),
 ]
@@ -119,6 +121,8 @@ KEPT: list[Callable[[], object]] = [
     lambda: oracle.check_goes_on("all is visible", 90.0, 90.0),
     lambda: oracle.check_not_failed("running", "task-0: a hole"),
     lambda: oracle.check_not_failed("failed", "task-0: it is too large", ["too large"]),
+    lambda: oracle.check_not_failed("failed", "1: too large\n\n2: it is gone", ["too large", "gone"]),
+    lambda: oracle.check_forgotten("/log", _BEFORE.model_copy(update={"epoch": 0})),
     lambda: oracle.check_stopped("stopped", "an old word"),
     lambda: oracle.check_passed_over("in/0", DLSN(1, 2, 0), DLSN(1, 2, 0)),
 ]

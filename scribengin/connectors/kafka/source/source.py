@@ -228,7 +228,7 @@ class KafkaStreamReader(SourceStreamReader):
         wanted = KafkaPosition.parse(position, what=self._what)
         ends = self._shared.looks.now(self._partition)
         known = replace(ends, end=max(wanted.offset, ends.end))  # a new leader may take a moment to find its end
-        begin_of(wanted, known, self._config.on_expired, what=self._what)
+        begin_of(wanted, known, "error", what=self._what)  # `on_expired` would pass over what is there, or begin later
 
     def ended(self, position: Position) -> bool:
         """Never without `until`."""

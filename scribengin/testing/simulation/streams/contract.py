@@ -104,6 +104,11 @@ class SimulatedStreams(ABC):
     def give_up(self) -> None:  # noqa: B027  most systems keep it for their readers
         """Retention takes what every owner has committed of the input."""
 
+    def has_gone(self, path: str, position: Position) -> bool:
+        """Whether retention has taken what is read next at a position of an input stream, by the path of its commit
+        log."""
+        return False
+
     @abstractmethod
     def lose_power(self) -> None:
         """All processes have just ended with the machine's power."""

@@ -42,6 +42,7 @@ _GIVEN_UP = 0.2
 _BROKERS = 3
 _PATIENCE_S = 1.0
 """How long clients wait where a broker may be away for longer, in place of half a minute."""
+_LAST_PATIENCE_S = 30.0
 _ELECTED_S = (0.02, 0.3, 1.0)
 _SETTLED_S = (0.0, 0.3, 1.5)
 _FORGOTTEN_MAX = 4
@@ -136,10 +137,19 @@ class KafkaStreams(SinkStreams):
     def _written(self, name: str) -> int:
         return len(self.inputs[name].payloads)
 
+    def judge(self) -> None:
+        """Brokers that have only just come back may not lead yet: they are waited for as long as clients wait."""
+        self._kafka.patience_s = _LAST_PATIENCE_S
+        super().judge()
+
     def give_up(self) -> None:
         positions = self.world.safe_positions()
         for name in self.inputs:
             self._give_up(name, positions)
+
+    def has_gone(self, path: str, position: Position) -> bool:
+        partitions = self._kafka.topics[TOPIC].partitions
+        return any(position["offset"] < partitions[self._numbers[name]].begin for name in self.numbers_at(path, None))
 
     def go_away(self, seconds: float) -> None:
         self._kafka.away = True
