@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from shlex import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -87,7 +88,8 @@ def too_large(log: str, what: str, size: int, config: LogConfig) -> RecordTooLar
     """The error of a payload or key that is larger than the log takes."""
     return RecordTooLarge(
         f"log '{log}': a {what} of {size} bytes, the log takes {config.record_bytes_max}; raise that for its next "
-        f"writer: `scribengin log configure {log} --set record_bytes_max={size}`"
+        f"writer: `scribengin log configure {quote(log)} --set record_bytes_max={size}` (with its --namespace, where "
+        "that is not /logs)"
     )
 
 

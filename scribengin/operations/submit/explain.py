@@ -182,15 +182,22 @@ def _check_code(config: DataflowConfig) -> None:
 
 
 def refuse_own_output(config: DataflowConfig) -> None:
-    """A dataflow that reads what it writes never comes to an end of it. Files below those of a sink may be others."""
-    for source, read in config.sources.items():
-        for sink, written in config.sinks.items():
-            thing = written.endpoint()
-            if read.meets(thing) and (read.kind != "hdfs" or read.endpoint().name.rstrip("/") == thing.name):
-                raise ConfigInvalid(
-                    f"source '{source}' reads what sink '{sink}' writes ({thing}): each record would come again for "
-                    "ever; write elsewhere, or read less"
-                )
+    """Raise ConfigInvalid where each record of an output would come again for ever, as would a bad or a late one.
+
+    A transformation of several outputs may send there what is to come again, and nothing else."""
+    again = {
+        sink: source
+        for sink, written in config.sinks.items()
+        for source, read in config.sources.items()
+        if read.reads_again(written.first())
+    }
+    spared = () if all(sink in again for sink in config.outputs) else config.outputs
+    for sink, source in again.items():
+        if sink not in spared:
+            raise ConfigInvalid(
+                f"source '{source}' reads what sink '{sink}' writes ({config.sinks[sink].endpoint()}): each record "
+                "would come again for ever; write elsewhere, or read less"
+            )
 
 
 def _check_resources(registry: Registry, config: DataflowConfig, resources: dict[str, str]) -> None:
