@@ -93,6 +93,17 @@ def too_large(log: str, what: str, size: int, config: LogConfig) -> RecordTooLar
     )
 
 
+def check_batch(log: str, batch: pa.RecordBatch) -> None:
+    """Raises LogError for what is no batch of records, or has no rows."""
+    if not isinstance(batch, pa.RecordBatch):
+        raise LogError(
+            f"log '{log}': records come as a pyarrow.RecordBatch, and this is a {type(batch).__name__}: "
+            "write each of `table.to_batches()`, or make one by `pyarrow.record_batch({'payload': [...]})`"
+        )
+    if not batch.num_rows:
+        raise LogError(f"log '{log}': a batch without rows has no place in the log; leave it out")
+
+
 def no_payload(log: str) -> LogError:
     """The error of a record without payload."""
     return LogError(f"log '{log}': every record needs a payload; an empty one is fine, null is not")
