@@ -126,6 +126,12 @@ def test_a_key_that_is_written_in_two_ways_stands_twice(text: str) -> None:
         parse_yaml(text, source="x", aliases=True)
 
 
+@pytest.mark.parametrize("path", ["/d/a**b", "/d/**.log", "/d/***"])
+def test_a_glob_that_there_is_not_is_no_path(path: str) -> None:
+    said = refused(sources={"pkgs": {"kind": "hdfs", "path": path}})
+    assert said == f"sources.pkgs.path: {path}: ** stands alone between slashes, as in **/*.log"
+
+
 def test_a_list_is_no_key() -> None:
     with pytest.raises(ConfigInvalid, match="x is no YAML"):
         parse_yaml("{!!seq a: 1}", source="x")

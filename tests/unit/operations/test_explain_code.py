@@ -11,7 +11,7 @@ from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import ConfigInvalid
-from scribengin.operations.submit.explain import explain, refuse_own_output
+from scribengin.operations.submit.explain import explain, read_again, refuse_own_output
 from scribengin.spark.session.spark_master import refuse_unusable
 from scribengin.spark.transform.spec import CheckedPlan
 from scribengin.testing.memory.registry import MemoryEnsemble
@@ -152,7 +152,9 @@ RETRIED = {
 
 def test_one_of_several_outputs_may_come_again() -> None:
     sql = {"done": "SELECT 1", "retry": "SELECT 1"}
-    refuse_own_output(DataflowConfig.parse({**RETRIED, "sql": sql}, source="the test"))
+    config = DataflowConfig.parse({**RETRIED, "sql": sql}, source="the test")
+    refuse_own_output(config)
+    assert read_again(config) == {"retry": "src"}
 
 
 def test_bad_records_may_not_and_neither_may_all_outputs() -> None:

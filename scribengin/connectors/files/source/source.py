@@ -87,6 +87,12 @@ class FileSourceConfig(SourceConfig):
     def _absolute_path(cls, value: str | None) -> str | None:
         return None if value is None else absolute(value)
 
+    @field_validator("path")
+    @classmethod
+    def _is_a_pattern(cls, value: str) -> str:
+        Pattern.of(value)
+        return value
+
     @model_validator(mode="after")
     def _parquet_is_columns(self) -> Self:
         if self.file_format == "parquet" and self.format != "raw":
