@@ -18,7 +18,7 @@ from scribengin.spark.session.spark_home import installed
 from scribengin_registry.java.runtime import JavaRuntime
 
 YARN = "yarn"
-_LOCAL = re.compile(r"local(\[(0*[1-9][0-9]*|\*)(\s*,\s*0*[1-9][0-9]*\s*)?\])?")
+_LOCAL = re.compile(r"local(\[(0*[1-9][0-9]*|\*)(\s*,\s*[0-9]+\s*)?\])?")
 
 
 def refuse_unknown(master: str) -> None:

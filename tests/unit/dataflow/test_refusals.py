@@ -106,6 +106,13 @@ def test_what_no_key_is_like_is_told_with_the_keys_that_there_are() -> None:
         LogConfig.parse({"retention_hour": 3}, source="--set")
 
 
+def test_of_very_many_mistakes_the_first_are_told_in_few_words() -> None:
+    told = refused(**{f"key{n}": n for n in range(20_000)}).split("; ")
+    assert (told[0], told[49:]) == ("unknown key 'key0'", ["unknown key 'key49'", "and 19,950 more"])
+    assert len(refused(**{"k" * 100_000: 1})) < 1000
+    assert len(refused(sources={"k" * 100_000: {"kind": "log"}})) < 1000
+
+
 def test_a_key_that_stands_twice_is_refused_wherever_people_write_it(tmp_path: Path) -> None:
     path = tmp_path / "loud.yaml"
     path.write_text("name: loud\nworkers: 1\nsources:\n  pkgs: {kind: hdfs, path: /in}\nworkers: 2\n")
