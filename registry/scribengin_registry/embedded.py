@@ -122,7 +122,9 @@ class EmbeddedZooKeeper:
             end = tail_of(self.log_path)
             self.stop()
             # A free port may be taken by somebody else before the server gets there: only then is another try worth it.
-            if "BindException" not in end:
+            if "BindException: Permission denied" in end:
+                raise ServerFailed(f"this user may not open port {self._port} of this machine: name one from 1024 on")
+            if "BindException: Address already in use" not in end:
                 break
             if self._wanted_port:
                 raise ServerFailed(f"port {self._port} of this machine is taken: free it, or name another one")

@@ -115,6 +115,10 @@ class SourceConfig(Config):
         """Whether it reads what a sink with that endpoint writes."""
         return self.reads(sink)
 
+    def reads_again(self, first: Endpoint) -> bool:
+        """Whether what a sink of the same dataflow writes (`first`: its first stream or file) comes again, for ever."""
+        return self.reads(first)
+
     @property
     def division(self) -> Division | None:
         """How whoever wrote it has divided the records among its streams: number k of `streams()` is stream k. None:
@@ -154,6 +158,10 @@ class SinkConfig(Config):
     def endpoint(self) -> Endpoint:
         """Where it writes."""
         return Endpoint(self.kind)
+
+    def first(self) -> Endpoint:
+        """The first stream or file of what it writes, by its configuration."""
+        return self.endpoint()
 
     def read_back(self) -> ReadBack | None:
         """How all that it writes is read as a source. None: only `Sink.committed` tells."""

@@ -274,7 +274,7 @@ def clear_errors(act: str, path: str) -> Iterator[None]:
     except (FileNotFoundError, FileExistsError):
         raise
     except (ConnectionError, TimeoutError) as error:
-        raise SystemUnreachable(f"cannot {act} {path}: {error}; it is tried again until its system answers") from error
+        raise SystemUnreachable(f"cannot {act} {path}: {error}; a task tries again until its system answers") from error
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
         if is_full(error):

@@ -117,13 +117,16 @@ class Pattern:
     def of(cls, path: str) -> Pattern:
         """A directory, a file, or a glob: `*`, `?` and `[...]` within one name, `**` for any number of directories.
 
-        A name that holds one of these characters itself is written with it in brackets, as in `[*]`.
+        A name that holds one of these characters itself is written with it in brackets, as in `[*]`. Raises ValueError
+        for `**` beside other characters.
         """
         match = _MAGIC.search(path)
         if match is None:
             return cls(path, None, None)
         base, _, glob = path[: match.start()].rpartition("/")
         glob += path[match.start() :]
+        if any(_ANY_DEPTH in part and part != _ANY_DEPTH for part in glob.split("/")):
+            raise ValueError(f"{path}: ** stands alone between slashes, as in **/*.log")
         return cls(base or "/", re.compile(glob_translate(glob)), _depth(glob))
 
     def matching(self, infos: list[FileInfo], on_their_way: re.Pattern[str] = NEVER) -> list[FileInfo]:

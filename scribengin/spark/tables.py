@@ -151,5 +151,5 @@ def _engine_error(error: Any, doing: str) -> SparkUnavailable | SystemUnreachabl
         return resolved
     said = f"{doing}: {one_line(error)}"
     if any(_ABSENT.search(kind) for kind in kinds):
-        return SystemUnreachable(f"{said}; it is tried again until its system answers")
+        return SystemUnreachable(f"{said}; a task tries again until its system answers")
     return TableFailed(f"{said}; correct the dataflow's `options` or the table")

@@ -5,7 +5,6 @@ rule that knows nothing of owners. On the query and the places of test_stateful_
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from tests.crash.passings import Died, Passing, at, die
 from tests.crash.test_divided_state_crashes import log_of
 from tests.crash.test_stateful_crashes import Case, Late, Logs
+from tests.temporary import temporary_directory
 
 NAMES = (
     "query.write",
@@ -90,7 +90,7 @@ def lived(story: Story, place: Case, *, to_the_end: bool) -> None:
 
 def counts_each_once(story: Story) -> None:
     """Whatever happens in it."""
-    with tempfile.TemporaryDirectory() as directory:
+    with temporary_directory() as directory:
         place = Case(Path(directory), Logs, ())
         lived(story, place, to_the_end=False)
         *lines, closed = place.delivered()
@@ -128,7 +128,7 @@ def told(batches: Iterator[str]) -> list[str]:
 
 def takes_for_late_what_is(story: Story) -> None:
     """Whatever happens in it."""
-    with tempfile.TemporaryDirectory() as directory:
+    with temporary_directory() as directory:
         place = Case(Path(directory), Late, ())
         lived(story, place, to_the_end=True)
         lines = [line for line in place.delivered() if not line.startswith("closed")]

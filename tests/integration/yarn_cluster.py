@@ -187,8 +187,10 @@ def submit_on_yarn(cluster: Cluster, servers: YarnServers, **config: Any) -> Yar
 
 def executors(worker_pid: int) -> list[psutil.Process]:
     """Those of the driver that is that worker's JVM, which they call by its port."""
-    jvms = psutil.Process(worker_pid).children(recursive=True)
-    ports = {one.laddr.port for jvm in jvms for one in jvm.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
+    ports = set()
+    for child in psutil.Process(worker_pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # a Python worker of Spark, say, that has ended meanwhile
+            ports |= {one.laddr.port for one in child.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
     drivers = tuple(f"CoarseGrainedScheduler@localhost:{port}" for port in ports)
     return [
         process

@@ -48,6 +48,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     once."""
 
     registry: ClassVar[Registry]
+    base: ClassVar[Path]
     places = itertools.count()
 
     @initialize(
@@ -56,7 +57,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         ahead=st.sampled_from([None, ReadAhead(entries_max=3)]),
     )
     def create(self, segment_bytes_max: int, entry_bytes_max: int, ahead: ReadAhead | None) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="log-against-a-list-"))
+        self.directory = Path(tempfile.mkdtemp(dir=self.base))
         place = f"/place-{next(self.places)}"
         LogNamespace.bind(place, self.directory, registry=self.registry)
         self.commit_log = f"{LOCKS}{place}/commit-log"
@@ -294,11 +295,12 @@ def tear(path: Path, safe: int, keep: float, hole: bool) -> None:
 
 
 @pytest.mark.long
-def test_the_log_is_a_list(registry: Registry) -> None:
+def test_the_log_is_a_list(registry: Registry, tmp_path: Path) -> None:
     class Machine(LogAgainstAList):
         pass
 
     Machine.registry = registry
+    Machine.base = tmp_path
     run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis has no types for it
         Machine, settings=settings(max_examples=30, stateful_step_count=15, deadline=None)
     )

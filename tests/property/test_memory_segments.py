@@ -6,7 +6,6 @@ And what only the one in memory can be told to do: to lose power, to lose what w
 from __future__ import annotations
 
 import random
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from scribengin.testing.log_samples import payloads_read, records_entry
 from scribengin.testing.memory.disk import MemoryDisk, disk_named
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE, MemorySegmentStore
+from tests.temporary import temporary_directory
 
 NAME = SegmentName("log", 1, 1)
 NAMES = [SegmentName("log", segment, epoch) for segment in (1, 2) for epoch in (1, 2)] + [
@@ -80,7 +80,7 @@ class Side:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_the_same_history_has_the_same_answers(seed: int) -> None:
-    with tempfile.TemporaryDirectory() as directory:
+    with temporary_directory() as directory:
         real, memory = Side(FileSegmentStore(Path(directory))), Side(MemorySegmentStore(MemoryDisk("history")))
         chances = random.Random(seed), random.Random(seed)
         for step in range(60):

@@ -12,6 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 _SHOWN_MAX = 60
 _KEYS_LISTED_MAX = 12
+_TOLD_MAX = 50
+"""What is refused is written to the registry, too, whose nodes are small."""
+_PART_SHOWN_MAX = 200
 _KEY = "[key]"
 _UNIONS = (Union, types.UnionType)
 Words = Callable[[Any, Mapping[str, Any]], str]
@@ -60,13 +63,15 @@ class _Refusal:
 
 
 def refusals(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """Each mistake in a line, those of one value together."""
-    found = [_refusal(one, model) for one in error.errors()]
+    """Each mistake in a line, those of one value together; of very many the first ones."""
+    errors = error.errors()
+    found = [_refusal(one, model) for one in errors[:_TOLD_MAX]]
+    more = [f"and {len(errors) - _TOLD_MAX:,} more"] if len(errors) > _TOLD_MAX else []
     kept = [one for one in found if not (one.of_choice and any(_is_below(other, one) for other in found))]
     by_path: dict[tuple[str, ...], list[_Refusal]] = {}
     for one in kept:
         by_path.setdefault(one.path, []).append(one)
-    return [line for path, of_one in by_path.items() for line in _lines(path, of_one)]
+    return [line for path, of_one in by_path.items() for line in _lines(path, of_one)] + more
 
 
 def did_you_mean(word: str, words: Sequence[str]) -> str:
@@ -146,7 +151,7 @@ def _place(model: type[BaseModel], loc: Sequence[Any]) -> tuple[tuple[str, ...],
             of_choice = get_origin(kind) is not None or not isinstance(kind, type) or not issubclass(kind, BaseModel)
         else:
             kind = None
-    return tuple(path), owner, of_choice
+    return tuple(part[:_PART_SHOWN_MAX] for part in path), owner, of_choice
 
 
 def _plain(kind: Any) -> Any:

@@ -6,6 +6,7 @@ elsewhere, as an edit does, has none; a file of the user's own may.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import yaml
@@ -22,15 +23,21 @@ class _PlainLoader(yaml.SafeLoader):
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)
-        seen: dict[tuple[str, str], yaml.Mark] = {}
+        seen: dict[Any, yaml.Mark] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
                 continue
-            before = seen.setdefault((key.tag, key.value), key.start_mark)
-            if before is not key.start_mark:
+            value = self.construct_object(key)  # 1 and 0x1 are one key
+            if not isinstance(value, Hashable):  # a list, by its tag: it is refused when the mapping is made
+                continue
+            if value in seen:
                 raise yaml.composer.ComposerError(
-                    None, None, f"the key '{key.value}' stands in {_place(before)}, too: leave one out", key.start_mark
+                    None,
+                    None,
+                    f"the key '{key.value}' stands in {_place(seen[value])}, too: leave one out",
+                    key.start_mark,
                 )
+            seen[value] = key.start_mark
         return node
 
 

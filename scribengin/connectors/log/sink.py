@@ -79,6 +79,9 @@ class LogSinkConfig(SinkConfig):
     def endpoint(self) -> Endpoint:
         return Endpoint(NOUN, self.namespace, self.log.strip("/"))
 
+    def first(self) -> Endpoint:
+        return Endpoint(NOUN, self.namespace, f"{self.log.strip('/')}/0")
+
     def read_back(self) -> ReadBack:
         log = self.log.strip("/")
         source = LogSourceConfig(kind="log", logs=f"{log}/*", namespace=self.namespace)

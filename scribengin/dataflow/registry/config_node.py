@@ -76,11 +76,11 @@ def config_from_bytes(data: bytes, path: str) -> DataflowConfig:
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON as people wrote it. Of a key that is there twice the parser would take the last, unsaid."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key '{twice}' stands twice in one mapping: leave one out")
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise ValueError(f"the key '{key}' stands twice in one mapping: leave one out")
+        made[key] = value
     return made
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from shlex import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -87,8 +88,20 @@ def too_large(log: str, what: str, size: int, config: LogConfig) -> RecordTooLar
     """The error of a payload or key that is larger than the log takes."""
     return RecordTooLarge(
         f"log '{log}': a {what} of {size} bytes, the log takes {config.record_bytes_max}; raise that for its next "
-        f"writer: `scribengin log configure {log} --set record_bytes_max={size}`"
+        f"writer: `scribengin log configure {quote(log)} --set record_bytes_max={size}` (with its --namespace, where "
+        "that is not /logs)"
     )
+
+
+def check_batch(log: str, batch: pa.RecordBatch) -> None:
+    """Raises LogError for what is no batch of records, or has no rows."""
+    if not isinstance(batch, pa.RecordBatch):
+        raise LogError(
+            f"log '{log}': records come as a pyarrow.RecordBatch, and this is a {type(batch).__name__}: "
+            "write each of `table.to_batches()`, or make one by `pyarrow.record_batch({'payload': [...]})`"
+        )
+    if not batch.num_rows:
+        raise LogError(f"log '{log}': a batch without rows has no place in the log; leave it out")
 
 
 def no_payload(log: str) -> LogError:

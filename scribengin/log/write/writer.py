@@ -25,7 +25,15 @@ from scribengin.errors import LogBusy, LogClosed, LogError, ScribenginError
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN, DlsnRange
 from scribengin.log.format.entry import EncodedEntry
-from scribengin.log.format.records import Record, atomic_entry, body_of_batch, check_record, encoded_entries, frozen
+from scribengin.log.format.records import (
+    Record,
+    atomic_entry,
+    body_of_batch,
+    check_batch,
+    check_record,
+    encoded_entries,
+    frozen,
+)
 from scribengin.log.format.staged import StagedRange
 from scribengin.log.metadata import writer_lock as ownership
 from scribengin.log.metadata.segments import LogMetadata, WriterEpoch
@@ -341,13 +349,7 @@ class LogWriter(ClosedOrAborted):
 
     def _check_batch(self, batch: pa.RecordBatch) -> None:
         self._check_appending()
-        if not isinstance(batch, pa.RecordBatch):
-            raise LogError(
-                f"log '{self._log}': records come as a pyarrow.RecordBatch, and this is a {type(batch).__name__}: "
-                "write each of `table.to_batches()`, or make one by `pyarrow.record_batch({'payload': [...]})`"
-            )
-        if not batch.num_rows:
-            raise LogError(f"log '{self._log}': a batch without rows has no place in the log; leave it out")
+        check_batch(self._log, batch)
 
     @contextmanager
     def _turn(self, limit_s: float | None) -> Iterator[None]:

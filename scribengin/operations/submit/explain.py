@@ -45,6 +45,8 @@ class Explanation(Descriptor):
     """The columns by which records are divided among them, where the source says so."""
     sinks: dict[str, str] = {}
     """The resource of each sink."""
+    comes_again: dict[str, str] = {}
+    """By sink, the source that reads what goes there: the transformation is to send less there each time."""
     guarantees: dict[str, Guarantee] = {}
     """What each sink promises of the output after a crash."""
     guarantee_note: dict[str, str] = {}
@@ -86,7 +88,7 @@ def explain(
     errors: list[ScribenginError] = []
     divisions = {name: source.division for name, source in config.sources.items()}
     divided_by = {name: list(division.columns) for name, division in divisions.items() if division is not None}
-    found = Explanation(dataflow=config.name, divided_by=divided_by)
+    found = Explanation(dataflow=config.name, divided_by=divided_by, comes_again=read_again(config))
     with _collected(errors):
         if not exists:
             _check_name(registry, config)
@@ -182,15 +184,27 @@ def _check_code(config: DataflowConfig) -> None:
 
 
 def refuse_own_output(config: DataflowConfig) -> None:
-    """A dataflow that reads what it writes never comes to an end of it. Files below those of a sink may be others."""
-    for source, read in config.sources.items():
-        for sink, written in config.sinks.items():
-            thing = written.endpoint()
-            if read.meets(thing) and (read.kind != "hdfs" or read.endpoint().name.rstrip("/") == thing.name):
-                raise ConfigInvalid(
-                    f"source '{source}' reads what sink '{sink}' writes ({thing}): each record would come again for "
-                    "ever; write elsewhere, or read less"
-                )
+    """Raise ConfigInvalid where each record of an output would come again for ever, as would a bad or a late one.
+
+    A transformation of several outputs may send there what is to come again, and nothing else."""
+    again = read_again(config)
+    spared = () if all(sink in again for sink in config.outputs) else config.outputs
+    for sink, source in again.items():
+        if sink not in spared:
+            raise ConfigInvalid(
+                f"source '{source}' reads what sink '{sink}' writes ({config.sinks[sink].endpoint()}): each record "
+                "would come again for ever; write elsewhere, or read less"
+            )
+
+
+def read_again(config: DataflowConfig) -> dict[str, str]:
+    """The sinks whose output a source of the same dataflow reads, for ever."""
+    return {
+        sink: source
+        for sink, written in config.sinks.items()
+        for source, read in config.sources.items()
+        if read.reads_again(written.first())
+    }
 
 
 def _check_resources(registry: Registry, config: DataflowConfig, resources: dict[str, str]) -> None:

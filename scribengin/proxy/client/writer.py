@@ -9,9 +9,18 @@ from typing import Literal, TypeVar, overload
 import pyarrow as pa
 
 from scribengin.base.closing import ClosedOrAborted
-from scribengin.errors import EndOfStream, LogClosed, LogError, ScribenginError
+from scribengin.errors import EndOfStream, LogClosed, ScribenginError
 from scribengin.log import DLSN, BulkResult, DlsnRange, LogConfig
-from scribengin.log.format.records import TXID_NONE, Record, atomic_entry, body_of_batch, check_record, frozen, pieces
+from scribengin.log.format.records import (
+    TXID_NONE,
+    Record,
+    atomic_entry,
+    body_of_batch,
+    check_batch,
+    check_record,
+    frozen,
+    pieces,
+)
 from scribengin.log.write.results import Ack, BulkAck, PartialAck, split_refused
 from scribengin.proxy.client.delivery import ProxyDelivery
 from scribengin.proxy.client.pending import BatchPart, SingleRecord, Unit, WriterShare
@@ -206,5 +215,4 @@ class ProxiedWriter(ClosedOrAborted):
 
     def _check_batch(self, batch: pa.RecordBatch) -> None:
         self._check_open()
-        if not batch.num_rows:
-            raise LogError(f"log '{self._log}': a batch without rows has no place in the log; leave it out")
+        check_batch(self._log, batch)

@@ -35,7 +35,7 @@ from scribengin.spark.session.spark_master import (
     files_are_shared,
     makes_a_key,
     python_path,
-    refuse_unknown,
+    refuse_unusable,
     settings_for,
 )
 from scribengin_registry.errors import JavaMissing
@@ -104,7 +104,7 @@ def start_session(
     ReferenceMissing.
     """
     global _running
-    refuse_unknown(master)
+    refuse_unusable(master)
     with _lock:
         if _running is not None:
             raise SparkUnavailable(

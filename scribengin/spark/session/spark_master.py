@@ -18,13 +18,18 @@ from scribengin.spark.session.spark_home import installed
 from scribengin_registry.java.runtime import JavaRuntime
 
 YARN = "yarn"
-_LOCAL = re.compile(r"^local(\[(\d+|\*)(\s*,\s*\d+)?\s*\])?$")
+_LOCAL = re.compile(r"local(\[(0*[1-9][0-9]*|\*)(\s*,\s*[0-9]+\s*)?\])?")
 
 
 def refuse_unknown(master: str) -> None:
-    """Raise ConfigInvalid for a master that is none of those here, or for YARN where no cluster is configured."""
-    if master != YARN and _LOCAL.match(master) is None:
-        raise ConfigInvalid(f"spark.master '{master}': choose local threads, as in local[2], or yarn")
+    """Raise ConfigInvalid for a master that is none of those here."""
+    if not makes_a_key(master):
+        raise ConfigInvalid(f"spark.master {master!r}: choose local threads, as in local[2], or yarn")
+
+
+def refuse_unusable(master: str) -> None:
+    """The same, and for YARN where this machine has no cluster's configuration."""
+    refuse_unknown(master)
     if master == YARN:
         configuration_directory()
 
@@ -37,7 +42,7 @@ def files_are_shared(master: str) -> bool:
 def makes_a_key(master: str) -> bool:
     """Whether Spark makes the key itself by which the processes of a session know each other: unless it refuses the
     master, which it is left to say."""
-    return master == YARN or _LOCAL.match(master) is not None
+    return master == YARN or _LOCAL.fullmatch(master) is not None
 
 
 def python_path() -> str:

@@ -198,6 +198,23 @@ def test_a_java_that_does_not_run_is_an_error_with_what_it_said(tmp_path: Path) 
     assert server.pid is None
 
 
+@pytest.mark.parametrize(
+    ("java_says", "said"),
+    [
+        ("Permission denied", "^this user may not open port 81 of this machine: name one from 1024 on$"),
+        ("Cannot assign requested address", "did not start on port 81: .*\njava.net.BindException: Cannot assign"),
+        ("Address already in use", "^port 81 of this machine is taken: free it, or name another one$"),
+    ],
+)
+def test_why_a_port_cannot_be_had_is_told(tmp_path: Path, java_says: str, said: str) -> None:
+    """A program in Java's place says it: root may open every port."""
+    refused = tmp_path / "java"
+    refused.write_text(f"#!/bin/sh\necho 'java.net.BindException: {java_says}'\nexit 1\n")
+    refused.chmod(0o755)
+    with pytest.raises(ServerFailed, match=said):
+        EmbeddedZooKeeper(tmp_path / "zookeeper", java=JavaRuntime(tmp_path, refused, 17), port=81).start()
+
+
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_a_data_directory_may_have_any_name(tmp_path: Path, locale: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", locale)

@@ -9,7 +9,6 @@ are as late as they like: each is in the results or there, and it is known which
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -28,6 +27,7 @@ from tests.integration.spark.state_histories import DELAYS_S, History, histories
 from tests.integration.spark_samples import records
 from tests.integration.state_batches import each_in_one_batch
 from tests.integration.state_flow import FAR, Died, Event, StateFlow, die, drain, payloads_of
+from tests.temporary import temporary_directory
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]  # a history that fails is made smaller, run by run
 
@@ -42,7 +42,7 @@ OF_EACH_KIND = ["tumbling", "full_join", "duplicates_within_the_watermark", "win
 @contextmanager
 def flow_of(names: Sequence[str], spark: SparkSession, *, late_sink: bool) -> Iterator[StateFlow]:
     """A dataflow whose outputs are these operators; the sink `late` takes late records, or nobody does."""
-    with tempfile.TemporaryDirectory() as place, MemoryEnsemble().connect() as registry:
+    with temporary_directory() as place, MemoryEnsemble().connect() as registry:
         directory = Path(place)
         (directory / "operator_cases.py").write_text(module_of(names))
         sinks = [*names, *(["late"] if late_sink else [])]

@@ -300,7 +300,7 @@ def test_a_format_that_is_not_there_is_said_in_one_line(spark: SparkSession) -> 
 
 def test_a_system_that_does_not_answer_is_waited_for(spark: SparkSession) -> None:
     options = {"url": "jdbc:hive2://127.0.0.1:1/db", "dbtable": "t", "driver": "org.apache.hive.jdbc.HiveDriver"}
-    with pytest.raises(SystemUnreachable, match="it is tried again until its system answers"):
+    with pytest.raises(SystemUnreachable, match="a task tries again until its system answers"):
         _ = source(None, "jdbc", options).schema
 
 

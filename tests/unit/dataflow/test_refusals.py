@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,13 @@ def test_what_no_key_is_like_is_told_with_the_keys_that_there_are() -> None:
         LogConfig.parse({"retention_hour": 3}, source="--set")
 
 
+def test_of_very_many_mistakes_the_first_are_told_in_few_words() -> None:
+    told = refused(**{f"key{n}": n for n in range(20_000)}).split("; ")
+    assert (told[0], told[49:]) == ("unknown key 'key0'", ["unknown key 'key49'", "and 19,950 more"])
+    assert len(refused(**{"k" * 100_000: 1})) < 1000
+    assert len(refused(sources={"k" * 100_000: {"kind": "log"}})) < 1000
+
+
 def test_a_key_that_stands_twice_is_refused_wherever_people_write_it(tmp_path: Path) -> None:
     path = tmp_path / "loud.yaml"
     path.write_text("name: loud\nworkers: 1\nsources:\n  pkgs: {kind: hdfs, path: /in}\nworkers: 2\n")
@@ -114,6 +122,51 @@ def test_a_key_that_stands_twice_is_refused_wherever_people_write_it(tmp_path: P
         parse_yaml("{sources.a: 1, b: {c: 1}, sources.a: 2}", source="the edit")
     with pytest.raises(ConfigInvalid, match="/config is not JSON: the key 'cores' stands twice"):
         config_from_bytes(b'{"container": {"cores": 1, "memory_mb": 900, "cores": 2}}', "/config")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{1: a, 0x1: b}", "{true: 1, yes: 2}", "{1: a, 1.0: b}", "{x: 1, 'x': 2}", "[&k x, {*k : 1, *k : 2}]"],
+)
+def test_a_key_that_is_written_in_two_ways_stands_twice(text: str) -> None:
+    with pytest.raises(ConfigInvalid, match=r"stands in line 1, column .*, too: leave one out"):
+        parse_yaml(text, source="x", aliases=True)
+
+
+@pytest.mark.parametrize("path", ["/d/a**b", "/d/**.log", "/d/***"])
+def test_a_glob_that_there_is_not_is_no_path(path: str) -> None:
+    said = refused(sources={"pkgs": {"kind": "hdfs", "path": path}})
+    assert said == f"sources.pkgs.path: {path}: ** stands alone between slashes, as in **/*.log"
+
+
+def test_a_list_is_no_key() -> None:
+    with pytest.raises(ConfigInvalid, match="x is no YAML"):
+        parse_yaml("{!!seq a: 1}", source="x")
+
+
+def test_keys_that_only_look_alike_are_two() -> None:
+    assert parse_yaml("{1: a, '1': b, null: c, 'null': d}", source="x") == {1: "a", "1": "b", None: "c", "null": "d"}
+
+
+class CountedKey(str):
+    """Counts how often it is looked at."""
+
+    looks = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedKey.looks += 1
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+
+def test_a_node_of_many_keys_is_not_searched_for_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [(CountedKey(n), n) for n in range(2000)] + [(CountedKey(1999), 0)]
+    monkeypatch.setattr(json, "loads", lambda _, object_pairs_hook: object_pairs_hook(pairs))
+    with pytest.raises(ConfigInvalid, match="the key '1999' stands twice"):
+        config_from_bytes(b"", "/config")
+    assert CountedKey.looks < len(pairs)
 
 
 def test_a_key_of_one_mapping_may_stand_in_another_one_and_override_what_is_merged() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from scribengin.errors import ConfigInvalid, LogError, RecordTooLarge
 from scribengin.log import DLSN, FIRST, LAST, TAIL, LogConfig, LogNamespace, SequenceId, Time, TransactionId
+from scribengin.log.format.records import too_large
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE
@@ -40,10 +42,16 @@ def test_a_record_that_is_too_large_is_told_with_what_makes_the_log_take_it(logs
     logs.configure("log", LogConfig(record_bytes_max=10))
     with logs.open_writer("log") as writer, pytest.raises(RecordTooLarge) as error:
         writer.write(b"x" * 11).result()
-    assert "`scribengin log configure log --set record_bytes_max=11`" in str(error.value)
+    assert "`scribengin log configure log --set record_bytes_max=11` (with its --namespace, " in str(error.value)
     logs.configure("log", LogConfig(record_bytes_max=11))
     with logs.open_writer("log") as writer:
         writer.write(b"x" * 11).result()
+
+
+def test_a_shell_takes_the_name_in_the_command_as_it_is() -> None:
+    said = str(too_large("a'b;c/0", "payload", 11, LogConfig()))
+    command = said.split("`")[1]
+    assert shlex.split(command) == ["scribengin", "log", "configure", "a'b;c/0", "--set", "record_bytes_max=11"]
 
 
 def test_what_is_no_batch_is_refused_and_the_writer_goes_on(logs: LogNamespace) -> None:

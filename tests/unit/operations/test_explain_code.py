@@ -11,7 +11,8 @@ from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import ConfigInvalid
-from scribengin.operations.submit.explain import explain, refuse_own_output
+from scribengin.operations.submit.explain import explain, read_again, refuse_own_output
+from scribengin.spark.session.spark_master import refuse_unusable
 from scribengin.spark.transform.spec import CheckedPlan
 from scribengin.testing.memory.registry import MemoryEnsemble
 
@@ -89,6 +90,11 @@ def test_what_may_be_there_is_left_to_the_import(folder: Path, transformation: s
     assert explained(folder, transformation) == ([], 1)
 
 
+KAFKA = {"kind": "kafka", "bootstrap": "h:1"}
+JSON_FILES = {"kind": "hdfs", "path": "/data/out", "format": "json"}
+BY_DAY = {"partition": {"columns": ["day"]}}
+
+
 @pytest.mark.parametrize(
     ("source", "sink", "thing"),
     [
@@ -99,7 +105,15 @@ def test_what_may_be_there_is_left_to_the_import(folder: Path, transformation: s
             {"kind": "kafka", "bootstrap": "h:1", "topic": "words"},
             "topic words",
         ),
+        ({"kind": "log", "logs": "words/0"}, {"kind": "log", "log": "words"}, "log words"),
         ({"kind": "hdfs", "path": "/in/"}, {"kind": "hdfs", "path": "/in"}, "files /in"),
+        ({"kind": "hdfs", "path": "/data"}, {"kind": "hdfs", "path": "/data/out"}, "files /data/out"),
+        ({"kind": "hdfs", "path": "/data", "follow": False}, {"kind": "hdfs", "path": "/data/out"}, "files /data/out"),
+        ({"kind": "hdfs", "path": "/"}, {"kind": "hdfs", "path": "/out"}, "files /out"),
+        ({"kind": "hdfs", "path": "hdfs://n/d/"}, {"kind": "hdfs", "path": "hdfs://n/d/out/"}, "files hdfs://n/d/out"),
+        ({"kind": "hdfs", "path": "/data/**/*.jsonl"}, JSON_FILES, "files /data/out"),
+        ({"kind": "hdfs", "path": "/data/*/*"}, JSON_FILES, "files /data/out"),
+        ({"kind": "hdfs", "path": "/data/*/*/*.jsonl"}, {**JSON_FILES, **BY_DAY}, "files /data/out"),
     ],
 )
 def test_a_dataflow_that_reads_its_own_output_is_refused(
@@ -110,17 +124,74 @@ def test_a_dataflow_that_reads_its_own_output_is_refused(
         refuse_own_output(DataflowConfig.parse(config, source="the test"))
 
 
+@pytest.mark.parametrize(
+    ("source", "sink"),
+    [
+        ({"kind": "log", "logs": "words/900"}, {"kind": "log", "log": "words"}),
+        ({**KAFKA, "topics": ["t"], "until": "latest"}, {**KAFKA, "topic": "t"}),
+        ({"kind": "hdfs", "path": "/data"}, {"kind": "hdfs", "path": "/data2"}),
+        ({"kind": "hdfs", "path": "/data"}, {"kind": "hdfs", "path": "/data/_out"}),
+        ({"kind": "hdfs", "path": "/data", "on_their_way": ["out"]}, {"kind": "hdfs", "path": "/data/out"}),
+        ({"kind": "hdfs", "path": "/data/*.log"}, {"kind": "hdfs", "path": "/data"}),
+        ({"kind": "hdfs", "path": "/data/*"}, {"kind": "hdfs", "path": "/data/out"}),
+        ({"kind": "hdfs", "path": "/data/in*/*"}, JSON_FILES),
+        ({"kind": "hdfs", "path": "/data/*/*"}, {**JSON_FILES, **BY_DAY}),
+    ],
+)
+def test_what_does_not_come_again_is_not_refused(source: dict[str, Any], sink: dict[str, Any]) -> None:
+    config = {"name": "hot", "sql": "SELECT 1", "sources": {"src": source}, "sinks": {"out": sink}}
+    refuse_own_output(DataflowConfig.parse(config, source="the test"))
+
+
+RETRIED = {
+    "name": "hot",
+    "sources": {"src": {**KAFKA, "topics": ["orders", "orders-retry"]}},
+    "sinks": {"retry": {**KAFKA, "topic": "orders-retry"}, "done": {**KAFKA, "topic": "done"}},
+}
+
+
+def test_one_of_several_outputs_may_come_again() -> None:
+    sql = {"done": "SELECT 1", "retry": "SELECT 1"}
+    config = DataflowConfig.parse({**RETRIED, "sql": sql}, source="the test")
+    refuse_own_output(config)
+    assert read_again(config) == {"retry": "src"}
+
+
+def test_bad_records_may_not_and_neither_may_all_outputs() -> None:
+    bad = {**RETRIED, "sql": "SELECT 1", "errors": {"action": "route", "sink": "retry"}}
+    with pytest.raises(ConfigInvalid, match="source 'src' reads what sink 'retry' writes"):
+        refuse_own_output(DataflowConfig.parse(bad, source="the test"))
+    sinks = {"retry": {**KAFKA, "topic": "orders-retry"}, "bad": {**KAFKA, "topic": "bad"}}
+    others_bad = {**RETRIED, "sinks": sinks, "sql": "SELECT 1", "errors": {"action": "route", "sink": "bad"}}
+    with pytest.raises(ConfigInvalid, match="source 'src' reads what sink 'retry' writes"):
+        refuse_own_output(DataflowConfig.parse(others_bad, source="the test"))
+
+
 def test_files_below_those_of_a_sink_may_be_others_and_other_logs_are(folder: Path) -> None:
     (folder / "out" / "raw").mkdir(parents=True)
     below = {"src": {"kind": "hdfs", "path": str(folder / "out" / "raw")}}
     assert explained(folder, "words:transform", sources=below) == ([], 1)
 
 
-@pytest.mark.parametrize("master", ["locl[2]", "local[two]", "local[", "spark://h:7077"])
+@pytest.mark.parametrize("master", ["locl[2]", "local[two]", "local[", "local[0]", "local[2 ]", "spark://h:7077"])
 def test_a_master_that_spark_does_not_have_is_told_before_any_worker_finds_out(folder: Path, master: str) -> None:
     (problem,), asked = explained(folder, "words:transform", spark={"master": master})
     assert problem == f"spark.master '{master}': choose local threads, as in local[2], or yarn"
     assert asked == 0
+
+
+def test_a_master_with_a_newline_behind_it_is_none(folder: Path) -> None:
+    (problem,), _ = explained(folder, "words:transform", spark={"master": "local[2]\n"})
+    assert problem == r"spark.master 'local[2]\n': choose local threads, as in local[2], or yarn"
+
+
+def test_whoever_asks_needs_no_configuration_of_the_cluster_that_runs_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    assert explained(folder, "words:transform", spark={"master": "yarn"}) == ([], 1)
+    with pytest.raises(ConfigInvalid, match="HADOOP_CONF_DIR"):
+        refuse_unusable("yarn")
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2,3]"])

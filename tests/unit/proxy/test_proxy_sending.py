@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -170,6 +170,17 @@ def test_what_is_refused_is_refused_to_whose_it_is(place: Place) -> None:
     assert len(place.proxy.requests) < 16
     assert not other.failed
     other.write(b"good").result(60)
+
+
+def test_what_is_no_batch_is_refused_as_by_the_log_itself(place: Place) -> None:
+    table: Any = pa.table({"payload": [b"a"]})
+    place.proxy.open.set()
+    writer = place.writer()
+    for write in (writer.write_bulk, writer.write_atomic):
+        with pytest.raises(LogError, match=r"and this is a Table: write each of `table.to_batches\(\)`"):
+            write(table)
+    writer.write(b"b").result(60)
+    assert place.proxy.requests == [[b"b"]]
 
 
 def test_what_all_are_refused_for_is_not_tried_one_by_one(place: Place) -> None:

@@ -46,6 +46,16 @@ def test_what_a_sink_gets_besides_is_said_beside_it() -> None:
     } <= set(told)
 
 
+def test_an_output_that_comes_again_is_told() -> None:
+    flow = {"sources": {"words": {"kind": "log", "logs": "*"}}, "sinks": _FLOW["sinks"], "sql": _FLOW["sql"]}
+    config = DataflowConfig.parse({"name": "quiet", **flow}, source="the test")
+    out = StringIO()
+    found = explain.Explanation(dataflow="quiet", comes_again={"loud": "words"})
+    Console(file=out, width=100).print(checking.shown(found, config))
+    told = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert "comes again what goes to loud, by words" in told
+
+
 def test_each_operator_that_keeps_state_has_its_key_what_bounds_it_and_what_it_keeps_for_ever() -> None:
     provider, joined = "spark.sql.streaming.stateStore.providerClass", "spark.sql.streaming.join.stateFormatVersion"
     kept = {provider: "org.there.RocksDBStateStoreProvider"}

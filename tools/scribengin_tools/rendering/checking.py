@@ -26,6 +26,7 @@ def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
     said = [("dataflow", found.dataflow), ("transformation", _transformation(config))]
     if found.memory_note:
         said.append(("a worker", f"{found.memory_mb:,} MB, {found.memory_note}"))
+    said += [("comes again", f"what goes to {sink}, by {source}") for sink, source in found.comes_again.items()]
     parts: list[RenderableType] = [facts(said)]
     if found.sources:
         rows = [(name, len(streams), _with_key(name, streams, config)) for name, streams in found.sources.items()]

@@ -15,7 +15,7 @@ from scribengin.connectors.files.formats.kinds import NOUN, suffix_of, writing_o
 from scribengin.connectors.files.formats.writing import FileWriting
 from scribengin.connectors.files.sink.merge import StreamMerge, visible_files
 from scribengin.connectors.files.sink.partitions import FilePartitionConfig
-from scribengin.connectors.files.sink.segments import PRIVATE, MergeDescriptor, StreamLayout, segment_keys
+from scribengin.connectors.files.sink.segments import PRIVATE, MergeDescriptor, SegmentKey, StreamLayout, segment_keys
 from scribengin.connectors.files.sink.writer import FileShape, FileSinkWriter
 from scribengin.connectors.opening import StreamNodes
 from scribengin.errors import ConfigInvalid
@@ -76,6 +76,13 @@ class FileSinkConfig(SinkConfig):
 
     def endpoint(self) -> Endpoint:
         return Endpoint(NOUN, "", self.path.rstrip("/"))
+
+    def first(self) -> Endpoint:
+        directories = self.partition.directories if self.partition else ()
+        suffix = suffix_of(self.file_format, self.format, self.codec)
+        key = SegmentKey(0, 0, 0, 0, suffix, "/".join(f"{name}=0" for name in directories))
+        layout = StreamLayout(self.path.rstrip("/"), "0")
+        return Endpoint(NOUN, "", f"{layout.root}/{layout.final_name(0, key)}")
 
 
 class FileSink(Sink):

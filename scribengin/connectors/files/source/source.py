@@ -48,7 +48,8 @@ from scribengin.connectors.files.source.listing import Listing
 from scribengin.connectors.files.source.position import FilePosition
 from scribengin.connectors.files.source.stream import FileStreamReader
 from scribengin.errors import SourceMissing
-from scribengin.filesystems.paths import absolute, file_system
+from scribengin.filesystems.contract import FileInfo, is_hidden
+from scribengin.filesystems.paths import Pattern, absolute, any_of, file_system
 
 
 class FileSourceConfig(SourceConfig):
@@ -86,6 +87,12 @@ class FileSourceConfig(SourceConfig):
     def _absolute_path(cls, value: str | None) -> str | None:
         return None if value is None else absolute(value)
 
+    @field_validator("path")
+    @classmethod
+    def _is_a_pattern(cls, value: str) -> str:
+        Pattern.of(value)
+        return value
+
     @model_validator(mode="after")
     def _parquet_is_columns(self) -> Self:
         if self.file_format == "parquet" and self.format != "raw":
@@ -101,6 +108,15 @@ class FileSourceConfig(SourceConfig):
 
     def reads(self, thing: Endpoint) -> bool:
         return thing.noun == NOUN and f"{self.path.rstrip('/')}/".startswith(f"{thing.name}/")
+
+    def reads_again(self, first: Endpoint) -> bool:
+        """Also without `follow`: it ends when it finds nothing more, and may find what was written meanwhile."""
+        pattern = Pattern.of(self.path)
+        base = f"{pattern.base.rstrip('/')}/"
+        if first.noun != NOUN or not first.name.startswith(base):
+            return False
+        name = first.name.removeprefix(base)
+        return not is_hidden(name) and bool(pattern.matching([FileInfo(name, 0, 0)], any_of(self.on_their_way)))
 
     def codec_of(self, name: str) -> Codec | None:
         """How the file of that name is compressed, if it is."""

@@ -91,6 +91,9 @@ class KafkaSourceConfig(KafkaConnectionConfig, SourceConfig):
     def reads(self, thing: Endpoint) -> bool:
         return thing.noun == TOPIC and self.is_cluster(thing.system) and self.means(thing.name)
 
+    def reads_again(self, first: Endpoint) -> bool:
+        return self.until is None and self.reads(first)
+
     def means(self, topic: str) -> bool:
         """Whether it is one of the topics, or matches the pattern."""
         return topic in self.topics or bool(
