@@ -54,9 +54,9 @@ def find_time(logs: StoredPartitions, name: str, end: int, at_ms: int) -> Stored
     """Which record of the log was the first at that time or later, of those before `end`. Raises what the log store
     raises."""
     first = _first_of(logs, name, FIRST)
-    begin = _first_of(logs, name, Time(min(at_ms, _TIME_MAX)))
     if first is None:
         return StoredTime(KnownOfTime.BEGINS, end)
+    begin = _first_of(logs, name, Time(min(at_ms, _TIME_MAX)))
     if begin is None or begin >= end:
         return StoredTime(KnownOfTime.WHERE, end)
     stamp = _next_stamp(logs, name, begin)
