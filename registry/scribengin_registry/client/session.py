@@ -25,6 +25,7 @@ class SessionTracker:
         self._changed = threading.Condition()
         self._state = SessionState.SUSPENDED
         self._session_id = 0
+        self._is_refused = False
         self._listeners: list[Callable[[SessionState], None]] = []
         self._parked: list[Callable[[], None]] = []
 
@@ -62,6 +63,11 @@ class SessionTracker:
             if state is not SessionState.SUSPENDED:
                 self._release_parked()
 
+    def refuse(self) -> None:
+        """The session is LOST, and no other follows: the servers do not believe whose it is."""
+        self._is_refused = True
+        self.move(SessionState.LOST)
+
     def when_settled(self, action: Callable[[], None]) -> None:
         """Dispatch `action` as soon as it is known whether the session still stands: at once unless SUSPENDED."""
         with self._changed:
@@ -76,12 +82,12 @@ class SessionTracker:
             return self._state
 
     def await_usable(self, deadline: Deadline) -> SessionState:
-        """Wait until the session is CONNECTED (maybe a new one) or CLOSED, or the deadline: the state then."""
+        """Wait until the session is CONNECTED (maybe a new one), CLOSED or refused, or the deadline: the state then."""
         usable = (SessionState.CONNECTED, SessionState.CLOSED)
         if (state := self._state) in usable:  # as nearly always: no lock for that
             return state
         with self._changed:
-            deadline.wait(partial(self._changed.wait_for, lambda: self._state in usable))
+            deadline.wait(partial(self._changed.wait_for, lambda: self._state in usable or self._is_refused))
             return self._state
 
     def await_told(self, deadline: Deadline) -> None:

@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
+    AuthFailedError,
     BadVersionError,
     ConnectionClosedError,
     KazooException,
@@ -31,7 +32,7 @@ from kazoo.exceptions import (
     WriterNotClosedException,
 )
 from kazoo.interfaces import IAsyncResult
-from kazoo.protocol.states import Callback, EventType, KazooState, WatchedEvent, ZnodeStat
+from kazoo.protocol.states import Callback, EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
 from scribengin_registry.client.deadline import Deadline
@@ -321,8 +322,15 @@ class ZooKeeperRegistry(TrackedRegistry, ProtectedRegistry):
             self._tracker.move(SessionState.CONNECTED, self._client.client_id[0])
         elif state == KazooState.SUSPENDED:
             self._tracker.move(SessionState.SUSPENDED)
+        elif self._is_refused:
+            self._tracker.refuse()
         else:
             self._tracker.move(SessionState.LOST)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether the servers have refused who the session says it is. kazoo does not connect again then."""
+        return bool(self._client.client_state == KeeperState.AUTH_FAILED)
 
     def _look(self, act: str, what: What, path: str, watch: Watch | None, ask: Callable[..., IAsyncResult]) -> Any:
         """What `ask` brings for `path`; `watch` is set unless it raises."""
@@ -352,7 +360,7 @@ class ZooKeeperRegistry(TrackedRegistry, ProtectedRegistry):
         deadline = Deadline(self._limit_s)
         session_id = self._tracker.session_id
         state = self._tracker.await_settled(deadline)
-        if state is SessionState.LOST or self._tracker.session_id != session_id:
+        if not self._is_refused and (state is SessionState.LOST or self._tracker.session_id != session_id):
             raise translated(SessionExpiredError(), act, path)
         self._refuse_unusable(state, act, path, deadline)
         try:
@@ -370,6 +378,8 @@ class ZooKeeperRegistry(TrackedRegistry, ProtectedRegistry):
     def _refuse_unusable(self, state: SessionState, act: str, path: str, deadline: Deadline) -> None:
         if state is SessionState.CLOSED:
             raise translated(ConnectionClosedError(), act, path)
+        if self._is_refused:
+            raise translated(AuthFailedError(), act, path)
         if state is not SessionState.CONNECTED or deadline.passed:
             raise RegistryUnreachable(
                 f"cannot {act} {path}: no ZooKeeper server at {self._hosts} answered within {self._limit_s:g} s; check "
