@@ -7,6 +7,9 @@ import threading
 
 from scribengin.errors import ConfigInvalid
 
+CONTAINER_VARIABLE = "SCRIBENGIN_CONTAINER"
+"""Set by Scribengin: the container that a local process belongs to, so that what it has left is found."""
+
 
 def seconds_of(variable: str, otherwise_s: float) -> float:
     """How many seconds an environment variable says, more than 0; `otherwise_s` where it says nothing. Raises

@@ -26,6 +26,7 @@ from pathlib import Path
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.model import from_node_name, node_name
 from scribengin.base.process.private import PRIVATE_MODE, private_directory, remove_directory
+from scribengin.base.process.variables import CONTAINER_VARIABLE
 from scribengin.base.threads import background
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import (
@@ -40,7 +41,7 @@ from scribengin.launcher.contract import (
 )
 from scribengin.launcher.local import supervisor as keeper
 from scribengin.launcher.local.output import rotated
-from scribengin.launcher.local.processes import MARK, Group, start_token
+from scribengin.launcher.local.processes import Group, start_token
 
 _DEATH_TIMEOUT_S = 10.0
 _LAST_OUTPUT_S = 1.0
@@ -304,7 +305,8 @@ def _start_keeper(directory: Path) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            env={**os.environ, MARK: keeper.mark_of(directory)},  # and not that of the container that launches it
+            # The mark of the container that launches it is not its own.
+            env={**os.environ, CONTAINER_VARIABLE: keeper.mark_of(directory)},
         )
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import psutil
 
-MARK = "SCRIBENGIN_CONTAINER"
-"""Set by Scribengin: the container that a local process belongs to, so that what it has left is found."""
+from scribengin.base.process.variables import CONTAINER_VARIABLE
+
 _KILL_ROUNDS_MAX = 100
 _STATE, _SESSION, _STARTED = 0, 3, 19  # fields of /proc/<pid>/stat, counted from behind the command's name
 
@@ -110,7 +110,7 @@ def _mark_of(pid: int) -> str:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return ""
-    prefix = f"{MARK}=".encode()
+    prefix = f"{CONTAINER_VARIABLE}=".encode()
     return next((os.fsdecode(e.removeprefix(prefix)) for e in environment.split(b"\0") if e.startswith(prefix)), "")
 
 

@@ -26,8 +26,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from scribengin.base.process.variables import CONTAINER_VARIABLE
 from scribengin.launcher.local.output import Pumps
-from scribengin.launcher.local.processes import MARK, Footprint, Group
+from scribengin.launcher.local.processes import Footprint, Group
 from scribengin_registry import threads
 
 REQUEST, DESCRIPTOR, EXIT = "request.json", "container.json", "exit.json"
@@ -115,7 +116,7 @@ def _start(request: dict[str, Any], directory: Path) -> tuple[subprocess.Popen[b
     try:
         process = subprocess.Popen(
             request["argv"],
-            env={**os.environ, **request["env"], MARK: mark_of(directory)},
+            env={**os.environ, **request["env"], CONTAINER_VARIABLE: mark_of(directory)},
             cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=output.ends[0],

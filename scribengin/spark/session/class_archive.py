@@ -2,9 +2,9 @@
 processor's time.
 
 It is made once for each Java and Spark, by a process of its own beside the first session, which does not wait for it:
-Spark writes down what it loads, and Java packs that. Java looks itself whether an archive fits, and does without where
-none does. It is never a reason to fail. An empty file says that this Java cannot make one; who deletes it has it tried
-again.
+Spark writes down what it loads, and Java packs that. That process belongs to no container, whose memory it would take:
+it holds 300 MB for a while. Java looks itself whether an archive fits, and does without where none does. It is never a
+reason to fail. An empty file says that this Java cannot make one; who deletes it has it tried again.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 import pyspark
 
 from scribengin.base.jvm import CONF_VARIABLE
+from scribengin.base.process.variables import CONTAINER_VARIABLE
 from scribengin.spark.session import spark_home
 from scribengin_registry.java.process import LOOPBACK
 from scribengin_registry.java.runtime import JavaRuntime, cache_directory, find_java
@@ -105,10 +106,11 @@ def make(path: Path, java: JavaRuntime, jvm_options: str = "", *, waits: bool = 
 def _begin(path: Path, environ: Mapping[str, str]) -> None:
     if "CONTAINER_ID" in environ:
         return  # what a container of YARN leaves behind is killed
+    of_no_container = {name: value for name, value in environ.items() if name != CONTAINER_VARIABLE}
     try:
         maker = subprocess.Popen(
             [sys.executable, "-m", "scribengin.spark.session.class_archive", str(path)],
-            env={**environ, ARCHIVE_VARIABLE: "off"},
+            env={**of_no_container, ARCHIVE_VARIABLE: "off"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from scribengin.base.process.variables import CONTAINER_VARIABLE
 from scribengin.spark.session import class_archive, spark_home
 from scribengin_registry.java.runtime import JavaRuntime
 
@@ -16,10 +18,13 @@ JAVA = JavaRuntime(Path("/nowhere/java"), Path("/nowhere/java/bin/java"), 17)
 
 
 class Makers(list[list[str]]):
-    """The processes that would have been started."""
+    """The processes that would have been started, and in which environment the last."""
 
-    def __call__(self, command: list[str], **_how: object) -> Makers:
+    environ: Mapping[str, str]
+
+    def __call__(self, command: list[str], *, env: Mapping[str, str], **_how: object) -> Makers:
         self.append(command)
+        self.environ = env
         return self
 
 
@@ -41,6 +46,13 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_where_there_is_none_one_is_begun_and_the_session_does_without(makers: Makers, archive: Path) -> None:
     assert class_archive.options(JAVA, "", {}) == ""
     assert [command[-1] for command in makers] == [str(archive)]
+
+
+def test_the_maker_is_not_of_the_container_whose_memory_it_would_take(makers: Makers, archive: Path) -> None:
+    """A worker of the smallest container was ended for what its machine's first archive took."""
+    class_archive.options(JAVA, "", {CONTAINER_VARIABLE: "worker-1", "LANG": "C"})
+    assert makers.environ["LANG"] == "C"
+    assert CONTAINER_VARIABLE not in makers.environ
 
 
 def test_one_that_is_there_is_used(makers: Makers, archive: Path) -> None:

@@ -22,8 +22,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from scribengin.base.process.variables import CONTAINER_VARIABLE
 from scribengin.launcher.local.output import OutputFile, Pumps, regular_file
-from scribengin.launcher.local.processes import MARK, Group
+from scribengin.launcher.local.processes import Group
 from scribengin.launcher.local.supervisor import LAST_OUTPUT_MAX_S, in_the_container, pause, watch
 
 OVER_MEMORY = 96
@@ -43,7 +44,7 @@ def main(memory_mb: int, argv: Sequence[str]) -> int:
     try:
         process = subprocess.Popen(
             argv,
-            env={**os.environ, MARK: mark},
+            env={**os.environ, CONTAINER_VARIABLE: mark},
             stdin=subprocess.DEVNULL,
             stdout=None if files[0] is None else next(ends),
             stderr=None if files[1] is None else next(ends),

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scribengin.base.process.variables import CONTAINER_VARIABLE
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowError
-from scribengin.launcher.local.processes import MARK, Group
+from scribengin.launcher.local.processes import Group
 from scribengin.launcher.local.supervisor import EXIT
 from scribengin.log import DLSN
 from scribengin.spark.session.memory import memory_mb_min
@@ -78,7 +79,7 @@ class ContainerOf:
         try:
             keeper = int(_fields(process / "status")["PPid"])
             environment = dict(one.partition(b"=")[::2] for one in (process / "environ").read_bytes().split(b"\0"))
-            self._directory = Path(os.fsdecode(environment[MARK.encode()]))
+            self._directory = Path(os.fsdecode(environment[CONTAINER_VARIABLE.encode()]))
             self._group = Group(keeper, str(self._directory))
         except (FileNotFoundError, ProcessLookupError):
             raise DataflowError(f"{self._worker} of '{dataflow}' ended before it was looked at") from None
