@@ -26,14 +26,12 @@ def _fill(job: Values) -> dict[str, float]:
 
 
 def _query(job: Values) -> dict[str, float]:
-    """The median rate of the query from each of the two sources. They take turns."""
+    """The median rate of the query from each of the two sources, one after the other."""
     sides = {"kafka": _from_topic, "files": _from_files}
-    rates: dict[str, list[float]] = {side: [] for side in sides}
     with session_of(job, {**TUNED, "spark.sql.shuffle.partitions": str(job["cores"])}) as session:
-        for run in range(job["runs"]):
-            for side, stream in sides.items():
-                rates[side].append(_rate(stream(session, job), job, f"{side}-{job['query']}-{run}"))
-    return {side: median(found) for side, found in rates.items()}
+        return {
+            side: median(_rates(stream(session, job), job, f"{side}-{job['query']}")) for side, stream in sides.items()
+        }
 
 
 def _from_topic(session: SparkSession, job: Values) -> DataStreamWriter:
@@ -65,18 +63,18 @@ def _asked(session: SparkSession, payloads: DataFrame, query: str) -> DataFrame:
     return session.sql(asked.sql)
 
 
-def _rate(stream: DataStreamWriter, job: Values, name: str) -> float:
-    """Events a second of its micro-batches, after those that warm it up. What closes windows in the end, without
-    events, does not count: ours is measured up to the last events, too."""
+def _rates(stream: DataStreamWriter, job: Values, name: str) -> list[float]:
+    """Events a second of its micro-batches, run by run, after those that warm it up. What closes windows in the end,
+    without events, does not count: ours is measured up to the last events, too."""
     stream = stream.option("checkpointLocation", str(Path(job["folder"]) / name))
     query = stream.trigger(availableNow=True).start()
     query.awaitTermination()
     reading = [batch for batch in query.recentProgress if batch["numInputRows"]]
-    assert len(reading) == job["batches"], f"{name} read {len(reading)} batches, and not {job['batches']}"
-    warm: int = job["warm_batches"]
-    took_ms = sum(int(batch["durationMs"]["triggerExecution"]) for batch in reading[warm:])
-    events: int = job["batch"] * (len(reading) - warm)
-    return MS_PER_S * events / took_ms
+    warm, run, runs = (int(job[key]) for key in ("warm_batches", "run_batches", "runs"))
+    assert len(reading) == warm + runs * run, f"{name} read {len(reading)} batches, and not {warm + runs * run}"
+    took_ms = [int(batch["durationMs"]["triggerExecution"]) for batch in reading]
+    begins = range(warm, len(reading), run)
+    return [MS_PER_S * int(job["batch"]) * run / sum(took_ms[begin : begin + run]) for begin in begins]
 
 
 def _broker(job: Values) -> dict[str, str]:
