@@ -1,4 +1,5 @@
-"""Streams that have ended, as those of producers that have gone: which go on, and which leave their tasks to others."""
+"""Streams that have ended, as those of producers that have gone: which go on, which leave their tasks to others, and
+which leave their nodes."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from scribengin.base.names import natural
 from scribengin.connectors.contract import SourceStreamDescriptor
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.dataflow.registry.gone_streams import put_together
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.tasks import STAYING, ComingsAndGoings, SourceStreams, StreamKey, stream_key
 from scribengin.master.state.events import Drained
@@ -38,7 +40,7 @@ class EndedStreams:
         self._positions: dict[StreamKey, Position | None] = {}
         self._gone: dict[StreamKey, CommitLog] = {}
         """Of streams that no task reads, and that need none."""
-        self._rewinds: dict[str, int] = {}
+        self._eras: dict[str, int] = {}
         """By source, what says that it was not rewound since all of that was read."""
 
     def going_on(self, resources: OpenedDataflow, now: Grouping) -> tuple[str, ...]:
@@ -50,7 +52,7 @@ class EndedStreams:
         streams = {stream_key(one): one for of_task in finished.values() for one in of_task}
         asked = {key: one for key, one in streams.items() if one.source in endless}
         view = DataflowView(self._registry, resources.config.name)
-        self._forget_rewound(view, endless)
+        self._forget_moved(view, endless)
         self._positions = {
             key: self._positions[key] if key in self._positions else _position(view, key) for key in asked
         }
@@ -79,22 +81,31 @@ class EndedStreams:
         free = tuple(task for task in ended if any(stream_key(one) in gone for one in now.tasks[task].sources))
         return ComingsAndGoings(frozenset(self._gone), homes, free, leaving, gone)
 
-    def _forget_rewound(self, view: DataflowView, sources: Iterable[str]) -> None:
+    def put_together(self, resources: OpenedDataflow, read: Collection[StreamKey]) -> None:
+        """Have the streams that no task reads, once they are many, in few nodes. Those of tasks are `read`."""
+        if resources.config.state is not None or resources.config.desired_state != "running":
+            return  # somebody may rewind it
+        for name, source in resources.sources.items():
+            if source.streams_leave:
+                beside = {stream for of, stream in read if of == name}
+                put_together(self._registry, resources.config.name, name, beside)
+
+    def _forget_moved(self, view: DataflowView, sources: Iterable[str]) -> None:
         """Called before anything is read: what is rewound after that is seen the next time."""
-        rewinds = {source: view.rewinds_of(source) for source in sources}
+        eras = {source: view.era_of(source) for source in sources}
         for known in (self._positions, self._gone):
-            for key in [key for key in known if self._rewinds.get(key[0]) != rewinds.get(key[0])]:
+            for key in [key for key in known if self._eras.get(key[0]) != eras.get(key[0])]:
                 del known[key]
-        self._rewinds = rewinds
+        self._eras = eras
 
     def _homes(self, resources: OpenedDataflow, unread: Iterable[SourceStreamDescriptor]) -> dict[StreamKey, str]:
         """Of the streams that were read before, and that go on, who has read them last. The others are gone."""
         before, self._gone = self._gone, {}
         homes: dict[StreamKey, str] = {}
-        view = DataflowView(self._registry, resources.config.name)
-        for stream in unread:
-            key = stream_key(stream)
-            log = before.get(key) or view.commit_log_of(*key)
+        found = {stream_key(stream): stream for stream in unread}
+        logs = {**self._read(resources, [key for key in found if key not in before]), **before}
+        for key, stream in found.items():
+            log = logs.get(key)
             if log is None or log.position is None:
                 continue  # it is new
             if resources.sources[stream.source].goes_on(stream, log.position):
@@ -102,6 +113,18 @@ class EndedStreams:
             else:
                 self._gone[key] = log
         return homes
+
+    def _read(self, resources: OpenedDataflow, keys: Iterable[StreamKey]) -> dict[StreamKey, CommitLog]:
+        """The commit logs of those that have one."""
+        streams: dict[str, list[str]] = {}
+        for source, stream in keys:
+            streams.setdefault(source, []).append(stream)
+        view = DataflowView(self._registry, resources.config.name)
+        return {
+            (source, stream): log
+            for source, names in streams.items()
+            for stream, log in view.commit_logs_of(source, names).items()
+        }
 
     def _leaving(self, now: Grouping, sources: Collection[str]) -> frozenset[StreamKey]:
         """The streams that are gone of tasks that have finished: their owners have said that all of them is read.

@@ -13,7 +13,7 @@ from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.owner import coordinated_stream
-from scribengin.dataflow.tasks import Missing, missing_tasks, regrouped_tasks, with_sinks
+from scribengin.dataflow.tasks import Missing, missing_tasks, regrouped_tasks, stream_key, with_sinks
 from scribengin.errors import ScribenginError
 from scribengin.master.ended_streams import EndedStreams, Grouping
 from scribengin.master.state.events import Drained, JobDone, JobKind, MasterEvent, OutputRead, TasksFound
@@ -155,6 +155,8 @@ def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tel
         if found or again:
             promised = resources.guarantees()
             tell(TasksFound(now.tasks, missing.tasks, wanted, missing.grown, now.anew, promised, again, missing.left))
+        of_tasks = (*now.tasks.values(), *found)
+        ended.put_together(resources, {stream_key(stream) for task in of_tasks for stream in task.sources})
 
     return work
 

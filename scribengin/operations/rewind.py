@@ -24,6 +24,7 @@ from scribengin.connectors.contract import SourceStreamDescriptor, StartAt
 from scribengin.dataflow.opened import OpenDataflow, OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, HistoryEvent
+from scribengin.dataflow.registry.gone_streams import gone_streams
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.checkpoints import StateLeft, checkpoint_root, remove_within_reach
@@ -70,7 +71,7 @@ class AppliedRewind:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A stream's move, and the commit log as it was found; version None: there is none."""
+    """A stream's move, and the commit log as it was found; version None: it has no node."""
 
     told: Rewound
     stream: SourceStreamDescriptor
@@ -112,9 +113,12 @@ class Rewind:
             registry=view.registry, dataflow=view.dataflow, nodes=STREAM_NODES, clock=clock, has_tasks=lambda: True
         )
         only_sources = config.model_copy(update={"sources": wanted, "sinks": {}})
+        self._eras = {name: view.era_of(name) for name in wanted}  # before anything is looked at
         self._at = at
         self._open = partial(open_dataflow, only_sources, environment)
         with self._open() as resources:
+            leaving = [name for name, one in resources.sources.items() if one.streams_leave]
+            self._gone = {name: gone_streams(view.registry, view.dataflow, name) for name in leaving}
             self._moves = [
                 self._move(task, stream, partial(resources.sources[stream.source].position_at, stream, at))
                 for task, stream in self._streams(resources)
@@ -164,7 +168,9 @@ class Rewind:
             self._refuse_if_too_large(everything)
             try:
                 with failpoint("rewind.commit"):
-                    return self._view.registry.commit(everything)[: len(operations)]
+                    versions = self._view.registry.commit(everything)
+                self._eras.update(zip(self._sources(), versions[-len(self._sources()) :], strict=True))
+                return versions[: len(operations)]
             except (VersionConflict, NodeExists, NodeMissing) as error:
                 if error.path not in guards:
                     raise self._taken_over() from None
@@ -176,7 +182,10 @@ class Rewind:
 
     def _told(self) -> list[Operation]:
         """The master of a dataflow that somebody lets run just now may know where its streams stood."""
-        return [self._view.rewind_of(source) for source in sorted({move.stream.source for move in self._moves})]
+        return [self._view.next_era(source, self._eras[source]) for source in self._sources()]
+
+    def _sources(self) -> list[str]:
+        return sorted({move.stream.source for move in self._moves})
 
     def _taken_over(self) -> DataflowBusy:
         return DataflowBusy(
@@ -256,9 +265,9 @@ class Rewind:
                     read.add(stream_key(stream))
                     yield name, stream
         for source in (name for name, one in resources.sources.items() if one.streams_leave):
-            for name in self._view.streams_read(source):
-                log = None if (source, name) in read else self._view.commit_log_of(source, name)
-                if log is not None and log.position is not None:
+            gone = [name for name in self._view.streams_read(source) if (source, name) not in read]
+            for name, log in self._view.commit_logs_of(source, gone).items():
+                if log.position is not None:
                     yield log.task, SourceStreamDescriptor(source=source, name=name)
 
     def _move(self, task: str, stream: SourceStreamDescriptor, after: Callable[[Position | None], Position]) -> _Move:
@@ -270,15 +279,16 @@ class Rewind:
         path = paths.commit_log(root)
         node = self._view.registry.find(path)
         if node is None:
-            log = CommitLog(dataflow=self._view.dataflow, task=task, owner="rewind", generation=0, epoch=0, round=0)
-            return _Move(Rewound(task, stream.source, stream.name, None, after(None)), stream, path, log, None)
-        log = CommitLog.from_bytes(node.data, path=path)
+            new = CommitLog(dataflow=self._view.dataflow, task=task, owner="rewind", generation=0, epoch=0, round=0)
+            log = self._gone.get(stream.source, {}).get(stream.name, new)
+        else:
+            log = CommitLog.from_bytes(node.data, path=path)
         if log.prepared is not None:
             raise DataflowBusy(
                 f"a round of {task} is prepared and not decided yet: let '{self._view.dataflow}' run, then pause it"
             )
         told = Rewound(task, stream.source, stream.name, log.position, after(log.position))
-        return _Move(told, stream, path, log, node.version)
+        return _Move(told, stream, path, log, None if node is None else node.version)
 
     def _operation(self, move: _Move) -> Create | Set:
         data = move.log.model_copy(update={"position": move.told.after, "batch": None}).to_bytes()

@@ -29,6 +29,7 @@ ELSEWHERE: dict[str, str] = {
     "rewind.commit": "an operator moves positions: one transaction, or none (test_rewind)",
     "rewind.create": "the same",
     "rewind.back": "the same",
+    "streams.put_together": "a master, or anybody, at any time: one transaction, or none (test_gone_streams)",
     "checkpoint.remove": "a dataflow with state is deleted or rewound: test_state_forgotten",
     "checkpoint.remove_directory": "the same",
     "checkpoint.remove_stale": "a task with state is taken over from a stale query: test_checkpoints",

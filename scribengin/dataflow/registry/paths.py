@@ -98,6 +98,19 @@ class DataflowPaths:
         """The parent of a source stream's `lock` and `commit-log`: positions belong to (dataflow, source stream)."""
         return source_stream(self.dataflow, source, stream)
 
+    @property
+    def all_gone_streams(self) -> str:
+        """Below it every source has its node, of which streams have no nodes any more."""
+        return f"{self.root}/gone-streams"
+
+    def gone_streams(self, source: str) -> str:
+        """The parent of the pages that say where the streams of a source were read up to that have no nodes any more
+        (gone_streams.py)."""
+        return f"{self.all_gone_streams}/{node_name(source)}"
+
+    def gone_page(self, source: str, number: int) -> str:
+        return f"{self.gone_streams(source)}/page-{number:06d}"
+
 
 def numbers_of_name(dataflow: str) -> str:
     """What dataflows of that name that were deleted have used."""
@@ -110,8 +123,17 @@ def source_stream(dataflow: str, source: str, stream: str) -> str:
 
 
 def source_streams(dataflow: str, source: str) -> str:
-    """The node of a source: every stream of it that was ever read has its own below that."""
+    """The node of a source: every stream of it that was read has its own below that, unless it is gone. Its version is
+    the source's era (gone_streams.py)."""
     return f"{SOURCES}/{node_name(f'{dataflow}.{source}')}"
+
+
+def source_and_stream(stream_path: str) -> tuple[str, str] | None:
+    """The source, and the name of its stream, whose nodes stand there. None: it is a sink's."""
+    if not stream_path.startswith(f"{SOURCES}/"):
+        return None
+    node, _, stream = stream_path.removeprefix(f"{SOURCES}/").partition("/")
+    return from_node_name(node).split(".", 1)[1], from_node_name(stream)
 
 
 def reader_of_source(node: str) -> str:

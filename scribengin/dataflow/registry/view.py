@@ -14,7 +14,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from scribengin.base.commit_log import CommitLog
-from scribengin.base.model import from_node_name
+from scribengin.base.model import from_node_name, node_name
 from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
@@ -47,12 +47,13 @@ from scribengin.dataflow.registry.descriptors import (
     WorkerReport,
     shortened,
 )
+from scribengin.dataflow.registry.gone_streams import gone_ones, gone_streams
 from scribengin.dataflow.registry.numbers import Numbers, first_numbers, keep_numbers
 from scribengin.dataflow.registry.paths import DataflowPaths
 from scribengin.dataflow.tasks import task_name
 from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable, ResourceTaken
 from scribengin_registry.compare_and_set import LookAgain, compare_and_set, win_race
-from scribengin_registry.contract import Check, Create, Delete, Node, Operation, Registry, Set, Watch
+from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set, Watch
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, VersionConflict
 
 _DELETE_TRIES = 10
@@ -168,24 +169,41 @@ class DataflowView:
         self._delete_nodes()
 
     def commit_log_of(self, source: str, stream: str) -> CommitLog | None:
-        """That of a source's stream. None: nobody has read it. Raises DescriptorUnreadable."""
+        """That of a source's stream, also if it has no node any more. None: nobody has read it. Raises
+        DescriptorUnreadable."""
         path = paths.commit_log(self.paths.source_stream(source, stream))
         node = self.registry.find(path)
-        return None if node is None else CommitLog.from_bytes(node.data, path=path)
+        if node is None:
+            return gone_ones(self.registry, self.dataflow, source, [stream]).get(stream)
+        return CommitLog.from_bytes(node.data, path=path)
+
+    def commit_logs_of(self, source: str, streams: Collection[str]) -> dict[str, CommitLog]:
+        """The same of many: of those that have been read."""
+        there = set(self._children(paths.source_streams(self.dataflow, source)))
+        logs: dict[str, CommitLog] = {}
+        for stream in streams:
+            path = paths.commit_log(self.paths.source_stream(source, stream))
+            if node_name(stream) in there and (node := self.registry.find(path)) is not None:
+                logs[stream] = CommitLog.from_bytes(node.data, path=path)
+        missing = [stream for stream in streams if stream not in logs]  # what goes meanwhile is in a page by then
+        return {**logs, **(gone_ones(self.registry, self.dataflow, source, missing) if missing else {})}
 
     def streams_read(self, source: str) -> list[str]:
         """The names of the streams of a source that have been read, whether tasks have them still or not."""
-        return [from_node_name(child) for child in self._children(paths.source_streams(self.dataflow, source))]
+        there = [from_node_name(child) for child in self._children(paths.source_streams(self.dataflow, source))]
+        gone = self._gone(source)  # after that: what has gone meanwhile is there
+        return list(dict.fromkeys([*there, *gone]))
 
-    def rewinds_of(self, source: str) -> int:
-        """What changes with every rewind of that source (`rewind_of`); nothing else changes it."""
+    def era_of(self, source: str) -> int:
+        """What changes with every rewind of that source, and whenever nodes of its streams are deleted; nothing else
+        changes it (gone_streams.py)."""
         node = self.registry.find(paths.source_streams(self.dataflow, source))
-        return -1 if node is None else node.version
+        return ANY_VERSION if node is None else node.version
 
-    def rewind_of(self, source: str) -> Operation:
-        """Of the transaction that rewinds a source: it raises the version of the source's node, and writes nothing.
-        Whoever remembers where its streams stood sees by that version that it was."""
-        return Set(paths.source_streams(self.dataflow, source), b"")
+    def next_era(self, source: str, era: int = ANY_VERSION) -> Operation:
+        """Of a transaction that rewinds a source: it begins another era, if it is that one still, and writes nothing.
+        Whoever remembers where its streams stood sees by it that they may stand elsewhere."""
+        return Set(paths.source_streams(self.dataflow, source), b"", era)
 
     def numbers_reached(self) -> Numbers:
         """Up to where names, generations and epochs were used."""
@@ -196,9 +214,15 @@ class DataflowView:
             log = self.registry.find(paths.commit_log(path))
             with suppress(DescriptorUnreadable):
                 epochs += [] if log is None else [CommitLog.from_bytes(log.data, path=path).epoch]
+        for child in self._children(self.paths.all_gone_streams):  # after that: what has gone meanwhile is there
+            with suppress(DescriptorUnreadable):
+                epochs += [log.epoch for log in self._gone(from_node_name(child)).values()]
         return Numbers(
             worker=head.next_worker, master=head.next_master, generation=max(head.next_generation, max(epochs) + 1)
         )
+
+    def _gone(self, source: str) -> dict[str, CommitLog]:
+        return gone_streams(self.registry, self.dataflow, source)
 
     def _locks(self) -> Iterator[str]:
         """The nodes of its sources' and sinks' streams."""

@@ -10,6 +10,8 @@ Rules, each of which the crash tests hold:
 4. Fencing keeps a prepared round as it is: only the system that decides about it can say what becomes of it.
 5. Every change says of whose dataflow it is: it holds that the owner's `member` node stands. Versions begin anew where
    nodes are deleted and made again, with the dataflow; names of its workers never do (numbers.py).
+6. Every change holds the eras of the task's sources, too. For a stream that is gone has no nodes any more, and when it
+   is back they are made anew: at version 0, and with what was read of it (gone_streams.py).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from scribengin.base.commit_log import CommitLog, Decision, QueryBatch, Resoluti
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Position
 from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.gone_streams import gone_ones
 from scribengin.errors import CommitTooLarge, DecisionMissing, StaleOwner
 from scribengin_registry.compare_and_set import win_race
 from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set
@@ -54,6 +57,7 @@ class TaskCommitLogs:
         self._streams = tuple(streams)
         self._logs: dict[str, CommitLog] = {}
         self._versions: dict[str, int] = {}
+        self._eras: tuple[Check, ...] = ()
 
     @property
     def logs(self) -> Mapping[str, CommitLog]:
@@ -157,16 +161,22 @@ class TaskCommitLogs:
         return self._logs[path].model_copy(update={"round": self.round + 1, **changes})
 
     def _by_member(self, operations: Sequence[Operation]) -> list[Operation]:
-        """The same, and that the owner's worker was not removed."""
-        return [*operations, *([] if self._member is None else [Check(self._member, ANY_VERSION)])]
+        """The same, and that the owner's worker was not removed, nor nodes of streams since they were looked at."""
+        return [*operations, *self._standing(), *self._eras]
+
+    def _standing(self) -> list[Check]:
+        return [] if self._member is None else [Check(self._member, ANY_VERSION)]
 
     @contextmanager
     def _as_member(self) -> Iterator[None]:
-        """Around a transaction: raises StaleOwner when it was refused because the owner's worker was removed."""
+        """Around a transaction: raises StaleOwner when it was refused because the owner's worker was removed, and
+        VersionConflict when a commit log is gone."""
         try:
             yield
-        except NodeMissing:
+        except NodeMissing as error:
             self._refuse_if_removed()
+            if error.path in self._logs:
+                raise VersionConflict(f"{error.path} was deleted", path=error.path) from None
             raise
 
     def _refuse_if_removed(self) -> None:
@@ -214,13 +224,15 @@ class TaskCommitLogs:
             with failpoint("ownership.create"):
                 self._registry.create(stream, parents=True)
         with self._as_member(), failpoint("ownership.lock"):
-            self._registry.commit(self._by_member(operations))
+            self._registry.commit([*operations, *self._standing()])
 
     def _fence(self) -> None:
         """Rewrite every commit log with a higher epoch and this owner's name, in one version-checked transaction."""
+        eras = self._eras_now()  # before anything is looked at
         nodes = {stream: self._registry.find(paths.commit_log(stream)) for stream in self._streams}
+        gone = self._gone([stream for stream, node in nodes.items() if node is None])
         found = {
-            paths.commit_log(stream): None
+            paths.commit_log(stream): gone.get(stream)
             if node is None
             else CommitLog.from_bytes(node.data, path=paths.commit_log(stream))
             for stream, node in nodes.items()
@@ -237,9 +249,26 @@ class TaskCommitLogs:
         for (path, log), node in zip(fenced.items(), nodes.values(), strict=True):
             operations.append(Create(path, log.to_bytes()) if node is None else Set(path, log.to_bytes(), node.version))
         with self._as_member(), failpoint("ownership.fence"):
-            versions = self._registry.commit(self._by_member(operations))
+            versions = self._registry.commit([*operations, *self._standing(), *eras])
+        self._eras = eras
         self._logs = fenced
         self._versions = dict(zip(fenced, versions[: len(fenced)], strict=True))
+
+    def _eras_now(self) -> tuple[Check, ...]:
+        sources = {stream.rpartition("/")[0] for stream in self._streams if paths.source_and_stream(stream)}
+        return tuple(Check(source, self._registry.get(source).version) for source in sorted(sources))
+
+    def _gone(self, streams: Sequence[str]) -> dict[str, CommitLog]:
+        """What was read of those of the streams that had gone."""
+        names: dict[str, dict[str, str]] = {}
+        for path in streams:
+            if (named := paths.source_and_stream(path)) is not None:
+                names.setdefault(named[0], {})[named[1]] = path
+        return {
+            of_source[stream]: log
+            for source, of_source in names.items()
+            for stream, log in gone_ones(self._registry, self._dataflow, source, of_source).items()
+        }
 
     def _refuse(self, path: str, log: CommitLog) -> None:
         if log.generation > self.generation:

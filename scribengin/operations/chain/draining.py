@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing
 
-from scribengin.base.commit_log import CommitLog
 from scribengin.connectors import Environment, open_source
 from scribengin.connectors.contract import RoundLimits
-from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import SourceMissing
@@ -32,10 +30,9 @@ def left_to_read(view: DataflowView, sources: Iterable[str]) -> tuple[str, ...]:
             except SourceMissing:  # nothing was ever written there
                 continue
             for stream in streams:
-                path = paths.commit_log(view.paths.source_stream(source_name, stream.name))
-                node = view.registry.find(path)
+                log = view.commit_log_of(source_name, stream.name)
                 with closing(source.open_reader(stream)) as reader:
-                    position = None if node is None else CommitLog.from_bytes(node.data, path=path).position
+                    position = None if log is None else log.position
                     position = reader.initial_position() if position is None else position
                     if reader.plan(position, _ONE) is not None:
                         left.append(f"{source_name}:{stream.name}")

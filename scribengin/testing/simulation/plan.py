@@ -82,6 +82,7 @@ _OF_A_SINK = (
     "sink.complete:after",
     "sink.roll-back:after",
 )
+_PUT_TOGETHER = ("streams.put_together:before", "streams.put_together:after")
 _OF_A_LOG = (
     *("log.lock:after", "log.fence:after", "log.settle:after", "log.announce:after", "log.segment_create:after"),
     *("log.recovery_complete:before", "log.recovery_complete:after", "log.control_sync:before"),
@@ -311,8 +312,11 @@ def _with_restarts(plan: Plan) -> Plan:
 
 def passing(seed: int) -> Plan:
     """The plan of a seed in memory, with more streams, which come and go."""
-    chance = random.Random(f"passing {seed}")
-    return replace(drawn(seed, "memory"), passing=True, streams=chance.randint(2, 7), records=chance.choice((6, 15)))
+    chance, plan = random.Random(f"passing {seed}"), drawn(seed, "memory")
+    streams, records = chance.randint(2, 7), chance.choice((6, 15))
+    at_one = _drawn_fault(chance, chance.choice(_KINDS), _PUT_TOGETHER, 3)
+    faults = (*plan.faults, *chance.choice(((), (at_one,))))
+    return replace(plan, passing=True, streams=streams, records=records, faults=faults)
 
 
 def planned_stops(storage: Storage) -> set[str]:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from scribengin.base.commit_log import CommitLog
 from scribengin.base.failpoints import set_hook
 from scribengin.base.model import Position
 from scribengin.connectors import Environment
@@ -23,7 +22,7 @@ from scribengin.connectors.contract import PAYLOAD, ReadSplit
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.containers import master_request
 from scribengin.dataflow.opened import OpenedDataflow
-from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry import gone_streams, paths
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, new_master_name
 from scribengin.dataflow.round import commit_logs
@@ -42,10 +41,10 @@ from scribengin.testing.simulation.streams.contract import FLOWS, SimulatedStrea
 from scribengin.testing.simulation.streams.files import FilesInMemory, FileStreams
 from scribengin.testing.simulation.streams.logs import LogStreams, ends_of
 from scribengin.testing.simulation.streams.memory import MemoryStreams
+from scribengin.testing.simulation.streams.positions import Positions
 from scribengin.testing.simulation.streams.sinks import SinkStreams, SinkSystem
 from scribengin.testing.simulation.takeover import EPOCH_S, taken_over
-from scribengin_registry.contract import Create as CreateNode
-from scribengin_registry.contract import Delete, Operation, Set
+from scribengin_registry.contract import Operation
 
 MakeSystem = Callable[[], SinkSystem]
 WATCHES = "memory-registry"
@@ -139,6 +138,8 @@ def simulate(plan: Plan, *, every_stop: bool = False, make_system: MakeSystem | 
     failure: Exception | None = None
     with taken_over(scheduler), ExitStack() as systems, _logging_told() as told:
         systems.callback(_take, commit_logs.TRANSACTION_BYTES_MAX)
+        systems.callback(_many_are, gone_streams.TOGETHER_MIN)
+        _many_are(1)
         system = None if make_system is None else make_system()
         if system is not None:
             systems.callback(system.close)
@@ -192,7 +193,7 @@ class World:
         self.streams = self._streams(system)
         self._every_stop = every_stop
         self._people = self.process("cluster")
-        self._commit_logs: dict[str, CommitLog] = {}
+        self._stand = Positions(self.judged, self.rewinding.is_by_one)
         self._faults = [(fault.at, str(fault), fault) for fault in plan.faults]
         self._passed = dict.fromkeys(map(str, plan.faults), 0)
         self._losses: dict[object, Loss] = {}
@@ -393,16 +394,12 @@ class World:
         return chance.expovariate(1000.0) * (1.0 if chance.random() < 0.95 else 50.0)
 
     def positions(self) -> dict[str, Position]:
-        """Up to where each source stream that was read is committed, by the path of its commit log. Of a round that
-        its sink's system decides about, what that makes of it counts already."""
-        logs = {path: log for path, log in self._commit_logs.items() if "/sources/" in path}
-        found = {path: (log.prepared or log).position or log.position for path, log in logs.items()}
-        return {path: position for path, position in found.items() if position}
+        """Up to where each source stream that was read is committed, by the path of its commit log."""
+        return self._stand.positions()
 
     def safe_positions(self) -> dict[str, Position]:
-        """Up to where each source stream is committed for good: what is prepared may be rolled back still."""
-        logs = {path: log for path, log in self._commit_logs.items() if "/sources/" in path}
-        return {path: log.position for path, log in logs.items() if log.position}
+        """Up to where each source stream is committed for good."""
+        return self._stand.safe_positions()
 
     # -- what is seen of it
 
@@ -535,20 +532,7 @@ class World:
         self.judged(partial(self.seen.add, stream, payloads))
 
     def _changed(self, session: int, operations: Sequence[Operation], _versions: Sequence[int]) -> None:
-        moved = []
-        for operation in operations:
-            if isinstance(operation, Set | CreateNode) and operation.path.endswith("/commit-log"):
-                after = CommitLog.from_bytes(operation.data, path=operation.path)
-                before = self._commit_logs.get(operation.path)
-                self._commit_logs[operation.path] = after
-                self.judged(partial(oracle.check_commit_log, operation.path, before, after))
-                is_begun = (before is None or before.position is None) and not self.rewinding.is_by_one(session)
-                if oracle.is_moved(before, after) and not is_begun:
-                    moved.append((operation.path, None if before is None else before.position, after.position))
-            elif isinstance(operation, Delete) and operation.path in self._commit_logs:
-                before = self._commit_logs.pop(operation.path)
-                self.judged(partial(oracle.check_forgotten, operation.path, before))
-                moved.append((operation.path, before.position, None))
+        moved = self._stand.changed(session, operations)
         if moved:
             self.judged(partial(self.rewinding.moved, moved))
 
@@ -563,6 +547,11 @@ class World:
 def _take(bytes_max: int) -> None:
     """From now on a round's commit may be so large."""
     commit_logs.TRANSACTION_BYTES_MAX = bytes_max
+
+
+def _many_are(streams: int) -> None:
+    """From now on the nodes of so many streams that are gone are put together."""
+    gone_streams.TOGETHER_MIN = streams
 
 
 def _seen_of(plan: Plan) -> oracle.SeenRecords:

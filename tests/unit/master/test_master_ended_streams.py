@@ -24,6 +24,7 @@ from scribengin.dafka.wire import DirectHead, Head, LiveBatch, Message
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import PlacementHead, TaskDescriptor, TaskReport
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.master.ended_streams import EndedStreams, Grouping
 from scribengin.master.state.placement import TaskPlacement
 from scribengin.testing.memory.registry import MemoryEnsemble
@@ -75,24 +76,25 @@ class Model:
         return silent and self.worker.ends.get(partition, 0) <= self.position(stream)
 
     def position(self, stream: SourceStreamDescriptor) -> int:
-        found = self.registry.find(self._path(stream))
-        if found is None:
-            return 0
-        position = CommitLog.from_bytes(found.data, path="").position
-        return 0 if position is None else int(position["sequence"])
+        log = self.commit_log(stream)
+        return 0 if log is None or log.position is None else int(log.position["sequence"])
+
+    def commit_log(self, stream: SourceStreamDescriptor) -> CommitLog | None:
+        """As an owner has it once he has taken the stream."""
+        return DataflowView(self.registry, "flow").commit_log_of(stream.source, stream.name)
 
     def _path(self, stream: SourceStreamDescriptor) -> str:
         return paths.commit_log(paths.source_stream("flow", stream.source, stream.name))
 
     def commit(self, stream: SourceStreamDescriptor, end: int, task: str | None = None) -> None:
         """`task`: who does; None: whoever has before."""
-        found = self.registry.find(self._path(stream))
-        task = task or ("" if found is None else CommitLog.from_bytes(found.data, path="").task)
+        before = self.commit_log(stream)
+        task = task or ("" if before is None else before.task)
         log = CommitLog(
             dataflow="flow", task=task, owner="", generation=0, epoch=0, round=0, position={"sequence": end}
         )
         path = self._path(stream)
-        if found is None:
+        if self.registry.find(path) is None:
             self.registry.create(path, log.to_bytes(), parents=True)
         else:
             self.registry.set(path, log.to_bytes())

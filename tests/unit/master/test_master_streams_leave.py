@@ -20,9 +20,10 @@ from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDes
 from scribengin.dafka.wire import LiveBatch
 from scribengin.dataflow import tasks as splitting
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry import gone_streams, paths
 from scribengin.dataflow.registry.descriptors import PlacementHead, TaskReport
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.dataflow.tasks import ComingsAndGoings, missing_tasks
+from scribengin.dataflow.tasks import ComingsAndGoings, missing_tasks, stream_key
 from scribengin.master.ended_streams import EndedStreams, Grouping
 from scribengin.master.state import events as ev
 from scribengin.master.state.placement import TaskPlacement
@@ -34,6 +35,12 @@ THERE_MAX = 3
 """So many producers are there at once."""
 
 
+@pytest.fixture(autouse=True)
+def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of so many that are gone the nodes are put together."""
+    monkeypatch.setattr(gone_streams, "TOGETHER_MIN", 2)
+
+
 def sink_streams(count: int) -> dict[str, list[SinkStreamDescriptor]]:
     return {"out": [SinkStreamDescriptor(sink="out", resource="log:/out", name=str(k)) for k in range(count)]}
 
@@ -41,9 +48,11 @@ def sink_streams(count: int) -> dict[str, list[SinkStreamDescriptor]]:
 class ComingAndGoing(Model):
     """A dataflow whose producers are ever new ones. `wanted`: its config's `tasks`."""
 
-    def __init__(self, registry: Registry, wanted: int | None) -> None:
+    def __init__(self, ensemble: MemoryEnsemble, registry: Registry, wanted: int | None) -> None:
+        self.ensemble = ensemble
         self.wanted = wanted
         super().__init__(registry)
+        registry.create(paths.DataflowPaths("flow").root, parents=True)
         self.placement = TaskPlacement({}, PlacementHead(), wanted)
         self.running = {}
         self.published.clear()
@@ -51,10 +60,13 @@ class ComingAndGoing(Model):
         self.outputs: dict[str, set[str]] = {}
         """By producer, the tasks whose output has records of it."""
         self.tasks_most = 0
+        self.nodes_most = 0
+        """Of the registry."""
         self.unheard: list[ev.TasksFound] = []
         """What was looked at while the master's thread was busy."""
         source = SimpleNamespace(goes_on=self.goes_on, streams_leave=True)
-        config = SimpleNamespace(name="flow", sources={"in": SimpleNamespace(endless=True)}, state=None)
+        endless = SimpleNamespace(endless=True)
+        config = SimpleNamespace(name="flow", sources={"in": endless}, state=None, desired_state="running")
         self.resources = cast(OpenedDataflow, SimpleNamespace(config=config, sources={"in": source}))
         self.come()
 
@@ -79,6 +91,8 @@ class ComingAndGoing(Model):
         self.unheard.append(
             ev.TasksFound(now.tasks, missing.tasks, self.wanted, missing.grown, again=again, left=missing.left)
         )
+        of_tasks = (*now.tasks.values(), *missing.tasks, *missing.grown)
+        self.ended.put_together(self.resources, {stream_key(stream) for task in of_tasks for stream in task.sources})
 
     def hear(self) -> None:
         for found in self.unheard:
@@ -92,6 +106,7 @@ class ComingAndGoing(Model):
         self.placement.grow(EXECUTORS)
         self.place()
         self.tasks_most = max(self.tasks_most, len(self.placement.tasks))
+        self.nodes_most = max(self.nodes_most, len(self.ensemble.tree.paths()))
 
     def work(self, task: str) -> None:
         streams, place = self.placement.tasks[task].sources, self.placement._places[task]
@@ -117,13 +132,13 @@ class ComingAndGoing(Model):
             self.work(task)
         for name in self.published:
             stream = SourceStreamDescriptor(source="in", name=f"{TOPIC}/{name}")
-            if self.registry.find(self._path(stream)) is not None:
+            if self.commit_log(stream) is not None:
                 assert self.read[name] == list(range(self.position(stream))), name
                 self.read[name] = []
                 self.commit(stream, 0)
         view = DataflowView(self.registry, "flow")
         if view.streams_read("in"):
-            self.registry.commit([view.rewind_of("in")])
+            self.registry.commit([view.next_era("in")])
         self.settle()
 
     def step(self, chosen: random.Random) -> None:
@@ -172,8 +187,9 @@ class ComingAndGoing(Model):
 @contextmanager
 def played(seed: int) -> Iterator[ComingAndGoing]:
     chosen = random.Random(seed)
-    with MemoryEnsemble().connect() as registry:
-        model = ComingAndGoing(registry, chosen.choice((None, None, 1, 2)))
+    ensemble = MemoryEnsemble()
+    with ensemble.connect() as registry:
+        model = ComingAndGoing(ensemble, registry, chosen.choice((None, None, 1, 2)))
         for _ in range(120):
             model.step(chosen)
         model.end()
@@ -204,8 +220,9 @@ def pass_on(model: ComingAndGoing) -> None:
 
 
 def tasks_of_a_hundred(wanted: int | None) -> ComingAndGoing:
-    with MemoryEnsemble().connect() as registry:
-        model = ComingAndGoing(registry, wanted)
+    ensemble = MemoryEnsemble()
+    with ensemble.connect() as registry:
+        model = ComingAndGoing(ensemble, registry, wanted)
         for _ in range(100):
             pass_on(model)
         model.end()
@@ -219,6 +236,7 @@ def test_a_hundred_producers_one_after_the_other_take_few_tasks_and_few_streams(
     assert len(model.published) == 101
     assert model.tasks_most <= 2
     assert sum(len(task.sources) for task in model.placement.tasks.values()) <= 4
+    assert model.nodes_most <= 30, "and few nodes of the registry"
 
 
 def all_stay(self: EndedStreams, resources: Any, now: Grouping, streams: Any, again: Any) -> ComingsAndGoings:
@@ -249,7 +267,7 @@ def test_a_mistake_is_caught(monkeypatch: pytest.MonkeyPatch, mistake: Callable[
 
 
 def test_a_rewind_that_is_overlooked_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EndedStreams, "_forget_rewound", lambda *_: None)
+    monkeypatch.setattr(EndedStreams, "_forget_moved", lambda *_: None)
     with pytest.raises(AssertionError):
         check_seeds(range(200))
 
@@ -271,8 +289,9 @@ def test_a_look_at_tasks_that_have_changed_meanwhile_is_caught(monkeypatch: pyte
 @pytest.mark.parametrize("wanted", [None, 1])
 def test_a_stream_that_the_master_alone_does_not_hear_stays_in_its_task(wanted: int | None) -> None:
     """Its worker holds records that no store has, and has not come to read them."""
-    with MemoryEnsemble().connect() as registry:
-        model = ComingAndGoing(registry, wanted)
+    ensemble = MemoryEnsemble()
+    with ensemble.connect() as registry:
+        model = ComingAndGoing(ensemble, registry, wanted)
         model.end()
         [task] = model.running
         model.worker.messages([LiveBatch(TOPIC, "P0", TOPIC, model.published["P0"], [b"live"])], model.now_s)

@@ -15,6 +15,7 @@ from scribengin.testing.simulation import oracle
 from scribengin.testing.simulation.oracle import Violation
 
 _BEFORE = CommitLog(dataflow="flow", task="task-1", owner="w-1", generation=2, epoch=3, round=4, position={"offset": 5})
+_AN_EARLIER_ONE = _BEFORE.model_copy(update={"epoch": 2})
 
 
 def _becomes(**changes: object) -> Callable[[], None]:
@@ -71,6 +72,7 @@ BROKEN: list[tuple[str, Callable[[], object]]] = [
     ("fenced owners change nothing", _becomes(owner="w-2")),
     ("fenced owners change nothing", _becomes(generation=1)),
     ("fenced owners change nothing", lambda: oracle.check_forgotten("/log", _BEFORE)),
+    ("fenced owners change nothing", lambda: oracle.check_forgotten("/log", _BEFORE, _AN_EARLIER_ONE)),
     ("taking over decides nothing", _becomes(epoch=4, position={"offset": 6})),
     ("rounds go forward", _becomes(round=3)),
     ("streams are rewound as one", lambda: oracle.check_moved_together({"a"}, [{"a", "b"}])),
@@ -123,6 +125,7 @@ KEPT: list[Callable[[], object]] = [
     lambda: oracle.check_not_failed("failed", "task-0: it is too large", ["too large"]),
     lambda: oracle.check_not_failed("failed", "1: too large\n\n2: it is gone", ["too large", "gone"]),
     lambda: oracle.check_forgotten("/log", _BEFORE.model_copy(update={"epoch": 0})),
+    lambda: oracle.check_forgotten("/log", _BEFORE, _BEFORE),
     lambda: oracle.check_stopped("stopped", "an old word"),
     lambda: oracle.check_passed_over("in/0", DLSN(1, 2, 0), DLSN(1, 2, 0)),
 ]

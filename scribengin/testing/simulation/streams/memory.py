@@ -12,9 +12,11 @@ from scribengin.connectors import AnySinkConfig, AnySourceConfig, Environment
 from scribengin.connectors.contract import Sink, Source
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.gone_streams import put_together
 from scribengin.testing.simulation import oracle
+from scribengin.testing.simulation.plan import FAULTS_END_S
 from scribengin.testing.simulation.streams.connectors import InputStream, MemorySink, MemorySource, Outputs, offset_of
-from scribengin.testing.simulation.streams.contract import RECORDS_FOR_S, SimulatedStreams
+from scribengin.testing.simulation.streams.contract import FLOWS, RECORDS_FOR_S, SimulatedStreams
 
 if TYPE_CHECKING:
     from scribengin.testing.simulation.machine import Container
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 _PASSING_S = 2.0
 """A stream that comes and goes would write all its records in so long."""
+_PUT_TOGETHER = 4
+"""So often somebody puts streams together that nobody owns just then, whether tasks read them or not."""
 
 
 class FromMemory(SimulatedStreams):
@@ -68,6 +72,9 @@ class FromMemory(SimulatedStreams):
             for number, name in enumerate(self._names(self.world.plan.streams)):
                 at_s = chance.uniform(0.0, RECORDS_FOR_S - 2.0 if number else 1.0)
                 self.world.later(at_s, f"writer-{name}", partial(self._pass, name))
+            for _ in range(_PUT_TOGETHER):
+                at_s = chance.uniform(1.0, FAULTS_END_S)
+                self.world.later(at_s, "tidier", partial(put_together, session, FLOWS[0], "in", beside=()))
             return
         for name, stream in self.inputs.items():
             self.world.later(chance.uniform(0.0, 2.0), f"writer-{name}", partial(self._write, name, stream))

@@ -1,0 +1,181 @@
+"""Streams that no task reads any more, such as producers of Dafka that have gone: put together, many in one node.
+
+Each would leave two nodes for ever, its own and its commit log. What the commit logs said stands in pages instead.
+
+1. A commit log that stands counts. Only where there is none, what a page says of the stream does.
+2. A stream's nodes are deleted only in a transaction that raises the *era* of its source: the version of that one's
+   node. Whoever makes a commit log anew, or changes one, holds the era under which he has looked. So who has looked
+   before the deletion changes nothing, though the versions of a node that is made anew begin at 0 again.
+3. So streams may be put together at any time, by anybody. An owner that it disturbs takes over again, and goes on where
+   it stood.
+4. A page's entry stays when its stream is back, and is replaced when that is put together again: there is one at most
+   of each stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pydantic_core import from_json
+
+from scribengin.base.commit_log import CommitLog
+from scribengin.base.failpoints import failpoint
+from scribengin.base.model import Descriptor, from_node_name, indented
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.paths import DataflowPaths
+from scribengin.errors import DescriptorUnreadable
+from scribengin_registry.compare_and_set import RACES
+from scribengin_registry.contract import Create, Delete, Node, Operation, Registry, Set
+from scribengin_registry.errors import NodeMissing
+
+TOGETHER_MIN = 64
+"""So many have nodes of their own before they are put together. Each time, all owners of the source take over again."""
+PAGE_BYTES_MAX = 512 * 1024
+_MOVED_BYTES_MAX = 128 * 1024
+"""What is put into a page at once. Beside the page it has to fit into one transaction."""
+
+
+class GoneStreamsPage(Descriptor):
+    """What the commit logs of these streams of a source said, by their names."""
+
+    streams: dict[str, CommitLog] = {}
+
+    def to_bytes(self) -> bytes:
+        """JSON without what is null."""
+        return indented(self.model_dump(mode="json", exclude_none=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    path: str
+    page: GoneStreamsPage
+    version: int | None = None
+    """None: there is no such node yet."""
+
+    def with_these(self, logs: Mapping[str, CommitLog]) -> bytes:
+        return GoneStreamsPage(streams={**self.page.streams, **logs}).to_bytes()
+
+
+def gone_streams(registry: Registry, dataflow: str, source: str) -> dict[str, CommitLog]:
+    """What the pages say of the streams of a source, by their names. Raises DescriptorUnreadable."""
+    pages = _pages(registry, DataflowPaths(dataflow), source)
+    return {stream: log for one in pages for stream, log in one.page.streams.items()}
+
+
+def gone_ones(registry: Registry, dataflow: str, source: str, streams: Collection[str]) -> dict[str, CommitLog]:
+    """The same of these alone: of those that a page has. Raises DescriptorUnreadable."""
+    wanted, found = set(streams), {}
+    for path, node in _page_nodes(registry, DataflowPaths(dataflow), source):
+        if _may_have(node.data, wanted):
+            page = GoneStreamsPage.from_bytes(node.data, path=path)
+            found.update({stream: log for stream, log in page.streams.items() if stream in wanted})
+    return found
+
+
+def put_together(registry: Registry, dataflow: str, source: str, beside: Collection[str]) -> None:
+    """Put the streams of a source into pages that are not `beside`, if they are many. What fits at once; what somebody
+    has, or changes meanwhile, has its nodes until the next time. Raises DescriptorUnreadable (a page)."""
+    nodes = DataflowPaths(dataflow)
+    root = registry.find(paths.source_streams(dataflow, source))
+    if root is None or root.children_count - len(beside) < TOGETHER_MIN:
+        return
+    there = [from_node_name(child) for child in registry.children(paths.source_streams(dataflow, source))]
+    gone = [stream for stream in there if stream not in beside]
+    if len(gone) < TOGETHER_MIN:
+        return
+    homes = _homes(_pages(registry, nodes, source))
+    groups: dict[int | None, list[str]] = {}
+    for stream in gone:
+        groups.setdefault(homes.get(stream), []).append(stream)
+    for number, streams in groups.items():
+        with suppress(*RACES):
+            _put(registry, nodes, source, number, streams)
+
+
+def _put(registry: Registry, nodes: DataflowPaths, source: str, number: int | None, streams: Sequence[str]) -> None:
+    """Into that page, which has them; None: into the last one, or a new one."""
+    root = paths.source_streams(nodes.dataflow, source)
+    era = registry.get(root).version  # before anything is looked at
+    pages = _pages(registry, nodes, source)
+    homes = _homes(pages)
+    logs, deletions = _found(registry, nodes, source, [s for s in streams if homes.get(s) == number])
+    if not deletions:
+        return
+    operations: list[Operation] = [Set(root, b"", era)]
+    if logs:
+        page = _roomy(nodes, source, pages, logs) if number is None else pages[number]
+        operations += _written(registry, nodes, source, page, logs)
+    with failpoint("streams.put_together"):
+        registry.commit([*operations, *deletions])
+
+
+def _found(
+    registry: Registry, nodes: DataflowPaths, source: str, streams: Iterable[str]
+) -> tuple[dict[str, CommitLog], list[Operation]]:
+    """What stands in the commit logs of these streams, and how their nodes go."""
+    logs: dict[str, CommitLog] = {}
+    deletions: list[Operation] = []
+    left = _MOVED_BYTES_MAX
+    for stream in streams:
+        path = nodes.source_stream(source, stream)
+        node, log = registry.find(path), registry.find(paths.commit_log(path))
+        if node is None or node.children_count > (log is not None):  # somebody has it
+            continue
+        if log is not None:
+            with suppress(DescriptorUnreadable):
+                logs[stream] = CommitLog.from_bytes(log.data, path=paths.commit_log(path))
+            if stream not in logs or logs[stream].prepared is not None:
+                logs.pop(stream, None)
+                continue
+            deletions.append(Delete(paths.commit_log(path), log.version))
+        deletions.append(Delete(path))
+        left -= 3 * len(path) + (0 if log is None else len(log.data))
+        if left < 0:
+            break
+    return logs, deletions
+
+
+def _pages(registry: Registry, nodes: DataflowPaths, source: str) -> list[_Page]:
+    found = _page_nodes(registry, nodes, source)
+    return [_Page(path, GoneStreamsPage.from_bytes(node.data, path=path), node.version) for path, node in found]
+
+
+def _page_nodes(registry: Registry, nodes: DataflowPaths, source: str) -> list[tuple[str, Node]]:
+    root = nodes.gone_streams(source)
+    try:
+        children = sorted(registry.children(root))
+    except NodeMissing:
+        return []
+    return [(f"{root}/{child}", registry.get(f"{root}/{child}")) for child in children]
+
+
+def _may_have(page: bytes, streams: AbstractSet[str]) -> bool:
+    """Whether a page has one of these. To check all of what thousands say takes several times as long."""
+    try:
+        return not streams.isdisjoint(from_json(page)["streams"])
+    except (ValueError, KeyError, TypeError):
+        return True  # who reads it says what is wrong with it
+
+
+def _homes(pages: Sequence[_Page]) -> dict[str, int]:
+    """The page that each stream has its entry in."""
+    return {stream: number for number, one in enumerate(pages) for stream in one.page.streams}
+
+
+def _roomy(nodes: DataflowPaths, source: str, pages: Sequence[_Page], logs: Mapping[str, CommitLog]) -> _Page:
+    if pages and len(pages[-1].with_these(logs)) <= PAGE_BYTES_MAX:
+        return pages[-1]
+    return _Page(nodes.gone_page(source, len(pages)), GoneStreamsPage())
+
+
+def _written(
+    registry: Registry, nodes: DataflowPaths, source: str, page: _Page, logs: Mapping[str, CommitLog]
+) -> list[Operation]:
+    data = page.with_these(logs)
+    if page.version is not None:
+        return [Set(page.path, data, page.version)]
+    parents = (nodes.all_gone_streams, nodes.gone_streams(source))
+    return [*(Create(path) for path in parents if registry.find(path) is None), Create(page.path, data)]

@@ -1,0 +1,263 @@
+"""Streams that no task reads any more leave few nodes, and whoever comes back goes on where it was read up to.
+
+What matters: a node that is made anew begins at version 0, and must not be taken for the one that was there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from scribengin.base.commit_log import CommitLog, Decision
+from scribengin.dataflow.registry import gone_streams as gone
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.gone_streams import GoneStreamsPage, gone_streams, put_together
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.dataflow.round.commit_logs import TaskCommitLogs
+from scribengin.errors import StaleOwner
+from scribengin_registry.contract import Delete, Operation, Registry
+from scribengin_registry.errors import VersionConflict
+from tests.contract.dataflow.test_dataflow_numbers import RESOURCE, registered, submitted
+
+
+@pytest.fixture
+def view(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> DataflowView:
+    monkeypatch.setattr(gone, "TOGETHER_MIN", 1)
+    view = submitted(registry)
+    registered(view, "worker-1")
+    return view
+
+
+def owned(view: DataflowView, owner: str, generation: int, stream: str = "P0", task: str = "task-0") -> TaskCommitLogs:
+    streams = [view.paths.source_stream("flights", stream), paths.sink_stream(RESOURCE, task)]
+    member = view.paths.worker("worker-1")
+    ownership = TaskCommitLogs(view.registry, view.dataflow, task, owner, generation, streams, member)
+    ownership.take()
+    return ownership
+
+
+def source_log(view: DataflowView, stream: str = "P0") -> str:
+    return paths.commit_log(view.paths.source_stream("flights", stream))
+
+
+def read(view: DataflowView, stream: str, generation: int = 1, at: int = 5, task: str = "task-0") -> TaskCommitLogs:
+    """Take the stream, read it up to there, and give it back."""
+    owner = owned(view, f"worker-1/e/{generation}", generation, stream, task)
+    moved = {path: owner.moved(path, **({"position": {"at": at}} if "sources" in path else {})) for path in owner.logs}
+    owner.commit(moved)
+    owner.release()
+    return owner
+
+
+def pages(view: DataflowView) -> list[GoneStreamsPage]:
+    root = view.paths.gone_streams("flights")
+    found = [f"{root}/{child}" for child in sorted(view.registry.children(root))]
+    return [GoneStreamsPage.from_bytes(view.registry.get(path).data, path=path) for path in found]
+
+
+def streams_with_nodes(view: DataflowView) -> list[str]:
+    return sorted(view.registry.children(paths.source_streams(view.dataflow, "flights")))
+
+
+def together(view: DataflowView, *beside: str) -> None:
+    put_together(view.registry, view.dataflow, "flights", beside)
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, registry: Registry, happens: Callable[[], object]) -> None:
+    """This happens right before the next transaction that deletes or makes something."""
+    commit = type(registry).commit
+    left = [happens]
+
+    def late(one: Registry, operations: Sequence[Operation]) -> list[int]:
+        if left and any(isinstance(operation, Delete) for operation in operations):
+            left.pop()()
+        return commit(one, operations)
+
+    monkeypatch.setattr(type(registry), "commit", late)
+
+
+def test_who_owned_a_stream_before_its_nodes_were_made_anew_changes_nothing(view: DataflowView) -> None:
+    stale = owned(view, "worker-1/e/1", 1)
+    stale.release()
+    together(view)
+    owner = owned(view, "worker-1/f/1", 2, task="task-1")
+    log = source_log(view)
+    assert (stale._versions[log], owner._versions[log]) == (0, 0)
+    with pytest.raises(VersionConflict):
+        stale.begin({log: {"at": 0}})
+    with pytest.raises(VersionConflict):
+        stale.commit({path: stale.moved(path) for path in stale.logs})
+    with pytest.raises(StaleOwner):
+        stale.take()
+    owner.begin({log: {"at": 7}})
+    assert owner.logs[log].position == {"at": 7}
+
+
+def test_a_stream_that_is_back_goes_on_where_it_was_read_up_to(view: DataflowView) -> None:
+    before = read(view, "P0", at=5)
+    together(view)
+    assert streams_with_nodes(view) == []
+    assert view.commit_log_of("flights", "P0") == before.logs[source_log(view)]
+    owner = owned(view, "worker-1/e/2", 2)
+    assert owner.logs[source_log(view)].position == {"at": 5}
+    assert owner.epoch > before.epoch
+    assert owner.round == before.round
+    owner.commit({source_log(view): owner.moved(source_log(view), position={"at": 9})})
+    assert view.commit_log_of("flights", "P0") == owner.logs[source_log(view)], "and not what the page says still"
+
+
+def test_an_earlier_generation_takes_no_stream_that_is_gone(view: DataflowView) -> None:
+    read(view, "P0", generation=7)
+    together(view)
+    with pytest.raises(StaleOwner, match="generation 7"):
+        owned(view, "worker-1/e/6", 6)
+    assert view.registry.find(source_log(view)) is None
+
+
+def test_many_streams_leave_as_many_nodes_as_pages(view: DataflowView, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gone, "PAGE_BYTES_MAX", 4_000)
+    for number in range(60):
+        read(view, f"P{number}", number + 1, at=number)
+        if number % 10 == 9:
+            together(view)
+    assert streams_with_nodes(view) == []
+    assert len(pages(view)) == 3
+    assert all(len(page.to_bytes()) <= 4_000 for page in pages(view))
+    said = gone_streams(view.registry, view.dataflow, "flights")
+    assert {name: log.position for name, log in said.items()} == {f"P{n}": {"at": n} for n in range(60)}
+    assert sorted(view.streams_read("flights")) == sorted(said)
+    assert view.commit_logs_of("flights", ["P7", "P59", "P60"]) == {"P7": said["P7"], "P59": said["P59"]}
+
+
+def test_few_streams_keep_their_nodes(view: DataflowView, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gone, "TOGETHER_MIN", 3)
+    for number in range(4):
+        read(view, f"P{number}", number + 1)
+    together(view, "P0", "P1")
+    assert len(streams_with_nodes(view)) == 4
+    together(view, "P0")
+    assert streams_with_nodes(view) == ["P0"]
+
+
+def test_what_goes_at_once_fits_into_a_transaction(view: DataflowView, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gone, "_MOVED_BYTES_MAX", 2_000)
+    for number in range(12):
+        read(view, f"P{number}", number + 1)
+    together(view)
+    left = len(streams_with_nodes(view))
+    assert 6 <= left <= 11
+    for _ in range(12):
+        together(view)
+    assert streams_with_nodes(view) == []
+    assert len(gone_streams(view.registry, view.dataflow, "flights")) == 12
+
+
+def test_a_stream_that_comes_and_goes_has_one_entry(view: DataflowView, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gone, "PAGE_BYTES_MAX", 400)  # each has a page of its own
+    for number in range(3):
+        read(view, f"P{number}", number + 1)
+        together(view)
+    for generation in range(4, 9):
+        read(view, "P0", generation, at=generation)
+        together(view)
+        assert [list(page.streams) for page in pages(view)] == [["P0"], ["P1"], ["P2"]]
+        assert pages(view)[0].streams["P0"].position == {"at": generation}
+
+
+def test_an_owner_that_is_disturbed_goes_on_where_it_stood(view: DataflowView) -> None:
+    """Streams that somebody owns are not put together. If they were, nothing would be lost."""
+    owner = owned(view, "worker-1/e/1", 1)
+    log = source_log(view)
+    owner.begin({log: {"at": 3}})
+    view.registry.delete(paths.lock(view.paths.source_stream("flights", "P0")))
+    together(view)
+    assert view.registry.find(log) is None
+    with pytest.raises(VersionConflict):
+        owner.commit({path: owner.moved(path) for path in owner.logs})
+    owner.take()
+    assert owner.logs[log].position == {"at": 3}
+    owner.commit({path: owner.moved(path) for path in owner.logs})
+
+
+def test_what_somebody_owns_or_has_prepared_keeps_its_nodes(view: DataflowView) -> None:
+    owned(view, "worker-1/e/1", 1, "owned")
+    prepared = owned(view, "worker-1/e/2", 2, "prepared", "task-1")
+    decision = Decision(coordinator="group", epoch=prepared.epoch, round=1)
+    prepared.prepare({path: prepared.moved(path) for path in prepared.logs}, decision)
+    prepared.release()
+    read(view, "gone", 3, task="task-2")
+    together(view)
+    assert streams_with_nodes(view) == ["owned", "prepared"]
+
+
+def test_a_node_without_a_commit_log_goes(view: DataflowView) -> None:
+    """An owner died before it had fenced."""
+    view.registry.create(view.paths.source_stream("flights", "P0"), parents=True)
+    together(view)
+    assert streams_with_nodes(view) == []
+    assert view.commit_log_of("flights", "P0") is None
+
+
+def takes(view: DataflowView) -> object:
+    return owned(view, "worker-1/f/9", 9)
+
+
+def begins_another_era(view: DataflowView) -> object:
+    return view.registry.commit([view.next_era("flights")])
+
+
+@pytest.mark.parametrize("happens", [takes, begins_another_era])
+def test_what_is_taken_or_rewound_meanwhile_is_not_put_together(
+    view: DataflowView, monkeypatch: pytest.MonkeyPatch, happens: Callable[[DataflowView], object]
+) -> None:
+    read(view, "P0")
+    meanwhile(monkeypatch, view.registry, lambda: happens(view))
+    together(view)
+    assert streams_with_nodes(view) == ["P0"]
+    assert gone_streams(view.registry, view.dataflow, "flights") == {}
+
+
+def looks(view: DataflowView, happens: Callable[[], object]) -> Iterator[TaskCommitLogs]:
+    """An owner that takes P0, while this happens between its look at the commit logs and its fence."""
+    owner = TaskCommitLogs(
+        view.registry,
+        view.dataflow,
+        "task-1",
+        "worker-1/e/9",
+        9,
+        [view.paths.source_stream("flights", "P0"), paths.sink_stream(RESOURCE, "task-1")],
+    )
+    real, left = owner._taken, [happens]
+
+    def taken(log: CommitLog | None, epoch: int) -> CommitLog:
+        if left:
+            left.pop()()
+        return real(log, epoch)
+
+    owner._taken = taken  # type: ignore[method-assign]
+    owner.take()
+    yield owner
+
+
+def test_who_looked_before_a_stream_was_put_together_does_not_begin_anew(view: DataflowView) -> None:
+    """It saw that nobody has read the stream. Somebody reads it, and it is put together, before it makes its nodes."""
+
+    def comes_and_goes() -> None:
+        view.registry.delete(paths.lock(view.paths.source_stream("flights", "P0")))
+        read(view, "P0", 8, at=5)
+        together(view)
+        view.registry.create(view.paths.source_stream("flights", "P0"))
+
+    [owner] = looks(view, comes_and_goes)
+    assert owner.logs[source_log(view)].position == {"at": 5}
+
+
+def test_epochs_of_streams_that_are_gone_count_when_the_dataflow_is_deleted(view: DataflowView) -> None:
+    for _ in range(4):
+        last = read(view, "P0")
+    together(view)
+    view.registry.delete(paths.commit_log(paths.sink_stream(RESOURCE, "task-0")))
+    view.delete()
+    assert submitted(view.registry).placement_head().value.next_generation == last.epoch + 1
+    assert gone_streams(view.registry, view.dataflow, "flights") == {}
