@@ -36,22 +36,33 @@ def test_who_shares_tests_out_by_files_takes_yarns_as_one() -> None:
     assert pytest_xdist_make_scheduler(config, None) is None
 
 
-def test_what_needs_nothing_runs_first_and_servers_last_and_yarn_before_spark() -> None:
+def test_what_needs_nothing_runs_first_then_yarn_then_all_others_mixed_and_the_longest_of_each_first() -> None:
     items = [
-        item("tests/test_a_server.py", "kafka"),
-        item("tests/test_a_session.py", marks=("spark",)),
-        item("tests/test_demo.py", marks=("spark",)),
-        item("tests/test_yarn_deploy.py", "yarn"),
-        item("tests/test_nothing.py"),
-        item("tests/test_simulation.py"),
+        item("tests/integration/test_a_server.py", "kafka"),
+        item("tests/contract/test_b_server.py", "kafka"),
+        item("tests/integration/test_a_session.py", marks=("spark",)),
+        item("tests/integration/test_demo.py", marks=("spark",)),
+        item("tests/integration/test_an_outage.py"),
+        item("tests/integration/test_another_outage.py"),
+        item("tests/integration/test_yarn_deploy.py", "yarn"),
+        item("tests/unit/test_nothing.py"),
+        item("tests/property/test_simulation.py"),
     ]
     pytest_collection_modifyitems(items)
     in_order = [one.path.stem for one in items]
-    assert in_order == [
-        "test_simulation", "test_nothing", "test_yarn_deploy", "test_demo", "test_a_session", "test_a_server",
-    ]  # fmt: skip
-    assert "servers" in items[-1].marks
-    assert "timeout" in items[2].marks
+    assert in_order[:3] == ["test_simulation", "test_nothing", "test_yarn_deploy"]
+    assert set(in_order[3:6]) == {"test_an_outage", "test_demo", "test_a_server"}
+    assert set(in_order[6:]) == {"test_another_outage", "test_a_session", "test_b_server"}
+    marked = {one.path.stem: set(one.marks) for one in items}
+    assert marked["test_b_server"] == {"servers"}
+    assert marked["test_yarn_deploy"] == {"servers", "timeout"}
+
+
+def test_a_file_stays_together_though_only_some_of_it_needs_servers() -> None:
+    names = ["tests/integration/test_both.py", "tests/integration/test_one.py"]
+    items = [item(names[0]), item(names[1]), item(names[0], "kafka")]
+    pytest_collection_modifyitems(items)
+    assert [one.path.stem for one in items] in (["test_both"] * 2 + ["test_one"], ["test_one"] + ["test_both"] * 2)
 
 
 def test_a_file_that_needs_yarn_must_be_known_to_who_shares_tests_out() -> None:
