@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import GARBAGE_EVERY
 from tests.order import ON_YARN, pytest_collection_modifyitems, pytest_xdist_make_scheduler, together
+from tests.servers.hadoop import YARN, pytest_runtest_teardown
 
 
 def item(path: str, *fixtures: str, marks: tuple[str, ...] = ()) -> Any:
@@ -68,6 +69,30 @@ def test_a_file_stays_together_though_only_some_of_it_needs_servers() -> None:
 def test_a_file_that_needs_yarn_must_be_known_to_who_shares_tests_out() -> None:
     with pytest.raises(pytest.UsageError, match="needs YARN: add it to ON_YARN"):
         pytest_collection_modifyitems([item("tests/test_new.py", "yarn")])
+
+
+@pytest.mark.parametrize(
+    ("name", "following", "stopped"),
+    [
+        ("test_yarn_deploy", "test_yarn_dataflow", 0),
+        ("test_yarn_deploy", "test_demo", 1),
+        ("test_yarn_deploy", None, 1),
+        ("test_demo", "test_yarn_deploy", 0),
+        ("test_demo", "test_web_page", 0),
+    ],
+)
+def test_yarn_is_stopped_behind_the_last_test_of_a_file_that_needs_it(
+    name: str, following: str | None, stopped: int
+) -> None:
+    told: list[str] = []
+    one = item(f"{name}.py")
+    one.config = SimpleNamespace(stash={YARN: SimpleNamespace(stop=lambda: told.append("stop"))})
+    wrapper = pytest_runtest_teardown(one, item(f"{following}.py") if following else None)
+    next(wrapper)
+    assert told == [], "fixtures of a file use it to their ends"
+    with pytest.raises(StopIteration):
+        wrapper.send(None)
+    assert len(told) == stopped
 
 
 def test_garbage_is_looked_for_seldom_and_not_among_what_was_collected() -> None:
