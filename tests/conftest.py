@@ -12,7 +12,7 @@ from scribengin_tools.rendering.text import SILENT_VARIABLE
 from tests.servers.bookkeeper import bookkeeper, own_bookkeeper
 from tests.servers.browser import browser
 from tests.servers.cold import cold_log
-from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, pytest_runtest_teardown, yarn
+from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn
 from tests.servers.jvms import start_jvms_lightly, start_servers_lightly
 from tests.servers.kafka import kafka, kafka_brokers, own_kafka
 from tests.servers.memory import SERVED_STORES, log_place, memory_registry
@@ -44,7 +44,6 @@ __all__ = [
     "pytest_configure",
     "pytest_ignore_collect",
     "pytest_report_header",
-    "pytest_runtest_teardown",
     "pytest_terminal_summary",
     "registry",
     "registry_hosts",

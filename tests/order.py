@@ -5,15 +5,19 @@ whole systems: those that need Spark use the processors, those with servers and 
 three kinds are mixed, evenly: one after the other, they left the processors idle for a third of a run. Of each kind
 the files that take long begin first, the longest at the head: what begins last is short, and nobody waits for it. A
 file stays together, because its fixtures are dear; and all files that need YARN stay together, so that a run has one
-YARN, and unpacks our environment once a node. They begin before all other whole systems.
+YARN, and unpacks our environment once a node. They begin before all other whole systems, and YARN is stopped behind
+them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+
+from tests.servers.hadoop import YARN
 
 _SLOW_TO_START = frozenset({"bookkeeper", "browser", "hdfs", "own_bookkeeper", "own_hdfs", "own_yarn", "yarn"})
 """The browser may have to be installed first."""
@@ -92,6 +96,17 @@ def _places(kinds: dict[Path, int]) -> dict[Path, _Place]:
         for index, path in enumerate(files):
             places[path] = (2 if kind else 0), (index + 0.5) / len(files)
     return places | {path: (1, ON_YARN.index(path.stem)) for path in kinds if path.stem in ON_YARN}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Behind the last test of a file that needs YARN, stop it: its three idle JVMs compute for the rest of the run."""
+    result = yield
+    servers = item.config.stash.get(YARN, None)
+    on_yarn = [one is not None and one.path.stem in ON_YARN for one in (item, nextitem)]
+    if servers is not None and on_yarn == [True, False]:
+        servers.stop()
+    return result
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks

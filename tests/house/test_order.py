@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +12,15 @@ from typing import Any
 import pytest
 
 from tests.conftest import GARBAGE_EVERY
-from tests.order import ON_YARN, pytest_collection_modifyitems, pytest_xdist_make_scheduler, together
-from tests.servers.hadoop import YARN, pytest_runtest_teardown
+from tests.garbage import collect_garbage
+from tests.order import (
+    ON_YARN,
+    pytest_collection_modifyitems,
+    pytest_runtest_teardown,
+    pytest_xdist_make_scheduler,
+    together,
+)
+from tests.servers.hadoop import YARN
 
 
 def item(path: str, *fixtures: str, marks: tuple[str, ...] = ()) -> Any:
@@ -99,3 +108,29 @@ def test_garbage_is_looked_for_seldom_and_not_among_what_was_collected() -> None
     assert gc.isenabled()
     assert gc.get_threshold() == GARBAGE_EVERY
     assert gc.get_freeze_count() > 100_000, "modules and tests are looked through, again and again"
+
+
+def test_garbage_is_gone_though_another_thread_is_just_collecting() -> None:
+    class Circle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    begun, end = threading.Event(), threading.Event()
+
+    def long(_gone: object) -> None:
+        begun.set()
+        assert end.wait(120)
+
+    others = [weakref.ref(Circle(), long)]
+    other = threading.Thread(target=gc.collect)
+    other.start()
+    assert begun.wait(120)
+    ours = weakref.ref(Circle())
+    assert gc.collect() == 0, "one at a time"
+    assert ours() is not None
+    soon = threading.Timer(0.1, end.set)
+    soon.start()
+    collect_garbage()
+    assert (ours(), others[0]()) == (None, None)
+    for thread in (soon, other):
+        thread.join(120)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import RUN_VARIABLE, YarnServers
-from tests.order import ON_YARN
 
 YARN = pytest.StashKey[YarnServers]()
-"""Where the run has its YARN, once it was started."""
+"""Where the run has its YARN, once it was started: it is stopped behind the last test that needs it (order.py)."""
 
 
 @pytest.fixture(scope="session")
@@ -33,17 +32,6 @@ def yarn(
     with YarnServers(tmp_path_factory.mktemp("yarn"), hdfs=hdfs, settings=patient) as servers:
         request.config.stash[YARN] = servers
         yield servers
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """Behind the last test of a file that needs YARN, stop it: its three idle JVMs compute for the rest of the run."""
-    result = yield
-    servers = item.config.stash.get(YARN, None)
-    on_yarn = [one is not None and one.path.stem in ON_YARN for one in (item, nextitem)]
-    if servers is not None and on_yarn == [True, False]:
-        servers.stop()
-    return result
 
 
 @pytest.fixture(scope="module")

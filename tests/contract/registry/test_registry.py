@@ -29,6 +29,7 @@ from scribengin_registry.errors import (
     VersionConflict,
 )
 from scribengin_registry.opening import AUTH_VARIABLE, connect
+from tests.garbage import collect_garbage
 
 Events = queue.SimpleQueue[WatchEvent]
 Opens = Callable[..., Registry]
@@ -358,7 +359,7 @@ def test_a_watch_that_was_taken_back_is_not_called_and_not_kept(registry: Regist
     never_set = Listening()
     registry.unwatch(never_set)
     del gone
-    gc.collect()
+    collect_garbage()
     assert [ref for ref in kept if ref() is not None] == []
     registry.create("/missing")
     registry.create("/a/c")
