@@ -1,18 +1,23 @@
 """In which order tests begin, and which of them share a process of the run.
 
-What needs neither Spark nor servers runs first, what needs servers last: they are started when a process comes to its
-first test of them, and then little else runs beside them. Of each part the files that take long begin first, the
-longest at the head: what begins last is short, and nobody waits for it. A file stays together, because its fixtures
-are dear; and all files that need YARN stay together, so that a run has one YARN, and unpacks our environment once a
-node. They take as long as a third of what needs Spark, and begin before it.
+Unit tests and their like run first: they fail soonest, and jars and Spark's classes are fetched meanwhile. Then come
+whole systems: those that need Spark use the processors, those with servers and those with outages mostly wait. So the
+three kinds are mixed, evenly: one after the other, they left the processors idle for a third of a run. Of each kind
+the files that take long begin first, the longest at the head: what begins last is short, and nobody waits for it. A
+file stays together, because its fixtures are dear; and all files that need YARN stay together, so that a run has one
+YARN, and unpacks our environment once a node. They begin before all other whole systems, and YARN is stopped behind
+them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+
+from tests.servers.hadoop import YARN
 
 _SLOW_TO_START = frozenset({"bookkeeper", "browser", "hdfs", "own_bookkeeper", "own_hdfs", "own_yarn", "yarn"})
 """The browser may have to be installed first."""
@@ -50,10 +55,16 @@ ON_YARN = (
 """The files whose tests use the fixture `yarn`. Who shares tests out sees names only."""
 
 
+_SYSTEMS = ("crash", "integration")
+"""The folders whose tests are of whole systems. Whatever needs Spark or servers is such a test, wherever it stands."""
+_Place = tuple[int, float]
+"""Where a file stands in a run: a part of it, and where in that."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Say what needs servers, and put everything in its order."""
-    parts: dict[Path, tuple[int, int]] = {}
+    kinds: dict[Path, int] = {}
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if _SERVERS.intersection(fixtures):
@@ -62,19 +73,40 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(_SLOW_TIMEOUT_S))
         if "yarn" in fixtures and item.path.stem not in ON_YARN:
             raise pytest.UsageError(f"{item.path.name} needs YARN: add it to ON_YARN in tests/order.py")
-        parts[item.path] = max(parts.get(item.path, (0, 0)), _part(item))
-    items.sort(key=lambda item: parts[item.path])
+        kinds[item.path] = max(kinds.get(item.path, 0), _kind(item))
+    places = _places(kinds)
+    items.sort(key=lambda item: (places[item.path], item.path))
 
 
-def _part(item: pytest.Item) -> tuple[int, int]:
-    """The part of the run that a test belongs to, and where its file stands in that."""
-    file = item.path.stem
-    if file in ON_YARN:
-        return 1, ON_YARN.index(file)
-    rank = _FIRST.index(file) if file in _FIRST else len(_FIRST)
+def _kind(item: pytest.Item) -> int:
+    """0: it needs nothing; 1: it is of a whole system; 2: it needs Spark; 3: servers."""
     if item.get_closest_marker("servers") is not None:
-        return 3, rank
-    return 2 * int(item.get_closest_marker("spark") is not None), rank
+        return 3
+    if item.get_closest_marker("spark") is not None:
+        return 2
+    return int(any(folder in item.path.parts for folder in _SYSTEMS))
+
+
+def _places(kinds: dict[Path, int]) -> dict[Path, _Place]:
+    """The place of each file: of a kind that is mixed with others, its share of the way through the kind."""
+    places: dict[Path, _Place] = {}
+    for kind in set(kinds.values()):
+        files = [path for path, its_kind in kinds.items() if its_kind == kind and path.stem not in ON_YARN]
+        files.sort(key=lambda path: _FIRST.index(path.stem) if path.stem in _FIRST else len(_FIRST))
+        for index, path in enumerate(files):
+            places[path] = (2 if kind else 0), (index + 0.5) / len(files)
+    return places | {path: (1, ON_YARN.index(path.stem)) for path in kinds if path.stem in ON_YARN}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Behind the last test of a file that needs YARN, stop it: its three idle JVMs compute for the rest of the run."""
+    result = yield
+    servers = item.config.stash.get(YARN, None)
+    on_yarn = [one is not None and one.path.stem in ON_YARN for one in (item, nextitem)]
+    if servers is not None and on_yarn == [True, False]:
+        servers.stop()
+    return result
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks

@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from scribengin.dafka.config import DafkaConfig, DafkaNetworkConfig
-from scribengin.dafka.state import DafkaPartition
 
 if TYPE_CHECKING:
     from scribengin.dafka.asynchronous import AsyncDafkaConsumer, AsyncDafkaProducer
     from scribengin.dafka.consumer import DafkaConsumer, DafkaRecord
     from scribengin.dafka.follower import DafkaFollower
     from scribengin.dafka.producer import DafkaProducer
+    from scribengin.dafka.state import DafkaPartition
     from scribengin.dafka.store import DafkaStore
     from scribengin.dafka.tower import DafkaTower
 
@@ -27,6 +27,7 @@ _WITH_SOCKETS = {
     "AsyncDafkaProducer": "asynchronous",
     "DafkaConsumer": "consumer",
     "DafkaFollower": "follower",
+    "DafkaPartition": "state",
     "DafkaProducer": "producer",
     "DafkaRecord": "consumer",
     "DafkaStore": "store",

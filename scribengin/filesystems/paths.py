@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache
 
-from fsspec.utils import glob_translate
-
 from scribengin.errors import ConfigInvalid
 from scribengin.filesystems.contract import DurableFileSystem, FileInfo, FileSystem, TreeFileSystem
-from scribengin.filesystems.fsspec import open_url
 from scribengin.filesystems.local import LocalFileSystem
 
 _LOCAL = frozenset({"file", "local"})
@@ -58,6 +55,8 @@ def file_system(path: str) -> tuple[FileSystem, str]:
     if protocol == _HDFS:
         authority, _, name = rest.partition("/")
         return _hdfs(authority), f"/{name}"
+    from scribengin.filesystems.fsspec import open_url
+
     return open_url(path)
 
 
@@ -127,6 +126,8 @@ class Pattern:
         glob += path[match.start() :]
         if any(_ANY_DEPTH in part and part != _ANY_DEPTH for part in glob.split("/")):
             raise ValueError(f"{path}: ** stands alone between slashes, as in **/*.log")
+        from fsspec.utils import glob_translate
+
         return cls(base or "/", re.compile(glob_translate(glob)), _depth(glob))
 
     def matching(self, infos: list[FileInfo], on_their_way: re.Pattern[str] = NEVER) -> list[FileInfo]:

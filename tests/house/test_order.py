@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +12,15 @@ from typing import Any
 import pytest
 
 from tests.conftest import GARBAGE_EVERY
-from tests.order import ON_YARN, pytest_collection_modifyitems, pytest_xdist_make_scheduler, together
+from tests.garbage import collect_garbage
+from tests.order import (
+    ON_YARN,
+    pytest_collection_modifyitems,
+    pytest_runtest_teardown,
+    pytest_xdist_make_scheduler,
+    together,
+)
+from tests.servers.hadoop import YARN
 
 
 def item(path: str, *fixtures: str, marks: tuple[str, ...] = ()) -> Any:
@@ -36,22 +46,33 @@ def test_who_shares_tests_out_by_files_takes_yarns_as_one() -> None:
     assert pytest_xdist_make_scheduler(config, None) is None
 
 
-def test_what_needs_nothing_runs_first_and_servers_last_and_yarn_before_spark() -> None:
+def test_what_needs_nothing_runs_first_then_yarn_then_all_others_mixed_and_the_longest_of_each_first() -> None:
     items = [
-        item("tests/test_a_server.py", "kafka"),
-        item("tests/test_a_session.py", marks=("spark",)),
-        item("tests/test_demo.py", marks=("spark",)),
-        item("tests/test_yarn_deploy.py", "yarn"),
-        item("tests/test_nothing.py"),
-        item("tests/test_simulation.py"),
+        item("tests/integration/test_a_server.py", "kafka"),
+        item("tests/contract/test_b_server.py", "kafka"),
+        item("tests/integration/test_a_session.py", marks=("spark",)),
+        item("tests/integration/test_demo.py", marks=("spark",)),
+        item("tests/integration/test_an_outage.py"),
+        item("tests/integration/test_another_outage.py"),
+        item("tests/integration/test_yarn_deploy.py", "yarn"),
+        item("tests/unit/test_nothing.py"),
+        item("tests/property/test_simulation.py"),
     ]
     pytest_collection_modifyitems(items)
     in_order = [one.path.stem for one in items]
-    assert in_order == [
-        "test_simulation", "test_nothing", "test_yarn_deploy", "test_demo", "test_a_session", "test_a_server",
-    ]  # fmt: skip
-    assert "servers" in items[-1].marks
-    assert "timeout" in items[2].marks
+    assert in_order[:3] == ["test_simulation", "test_nothing", "test_yarn_deploy"]
+    assert set(in_order[3:6]) == {"test_an_outage", "test_demo", "test_a_server"}
+    assert set(in_order[6:]) == {"test_another_outage", "test_a_session", "test_b_server"}
+    marked = {one.path.stem: set(one.marks) for one in items}
+    assert marked["test_b_server"] == {"servers"}
+    assert marked["test_yarn_deploy"] == {"servers", "timeout"}
+
+
+def test_a_file_stays_together_though_only_some_of_it_needs_servers() -> None:
+    names = ["tests/integration/test_both.py", "tests/integration/test_one.py"]
+    items = [item(names[0]), item(names[1]), item(names[0], "kafka")]
+    pytest_collection_modifyitems(items)
+    assert [one.path.stem for one in items] in (["test_both"] * 2 + ["test_one"], ["test_one"] + ["test_both"] * 2)
 
 
 def test_a_file_that_needs_yarn_must_be_known_to_who_shares_tests_out() -> None:
@@ -59,7 +80,57 @@ def test_a_file_that_needs_yarn_must_be_known_to_who_shares_tests_out() -> None:
         pytest_collection_modifyitems([item("tests/test_new.py", "yarn")])
 
 
+@pytest.mark.parametrize(
+    ("name", "following", "stopped"),
+    [
+        ("test_yarn_deploy", "test_yarn_dataflow", 0),
+        ("test_yarn_deploy", "test_demo", 1),
+        ("test_yarn_deploy", None, 1),
+        ("test_demo", "test_yarn_deploy", 0),
+        ("test_demo", "test_web_page", 0),
+    ],
+)
+def test_yarn_is_stopped_behind_the_last_test_of_a_file_that_needs_it(
+    name: str, following: str | None, stopped: int
+) -> None:
+    told: list[str] = []
+    one = item(f"{name}.py")
+    one.config = SimpleNamespace(stash={YARN: SimpleNamespace(stop=lambda: told.append("stop"))})
+    wrapper = pytest_runtest_teardown(one, item(f"{following}.py") if following else None)
+    next(wrapper)
+    assert told == [], "fixtures of a file use it to their ends"
+    with pytest.raises(StopIteration):
+        wrapper.send(None)
+    assert len(told) == stopped
+
+
 def test_garbage_is_looked_for_seldom_and_not_among_what_was_collected() -> None:
     assert gc.isenabled()
     assert gc.get_threshold() == GARBAGE_EVERY
     assert gc.get_freeze_count() > 100_000, "modules and tests are looked through, again and again"
+
+
+def test_garbage_is_gone_though_another_thread_is_just_collecting() -> None:
+    class Circle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    begun, end = threading.Event(), threading.Event()
+
+    def long(_gone: object) -> None:
+        begun.set()
+        assert end.wait(120)
+
+    others = [weakref.ref(Circle(), long)]
+    other = threading.Thread(target=gc.collect)
+    other.start()
+    assert begun.wait(120)
+    ours = weakref.ref(Circle())
+    assert gc.collect() == 0, "one at a time"
+    assert ours() is not None
+    soon = threading.Timer(0.1, end.set)
+    soon.start()
+    collect_garbage()
+    assert (ours(), others[0]()) == (None, None)
+    for thread in (soon, other):
+        thread.join(120)

@@ -11,6 +11,9 @@ import pytest
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import RUN_VARIABLE, YarnServers
 
+YARN = pytest.StashKey[YarnServers]()
+"""Where the run has its YARN, once it was started: it is stopped behind the last test that needs it (order.py)."""
+
 
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServers]:
@@ -20,11 +23,14 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServers]:
 
 
 @pytest.fixture(scope="session")
-def yarn(tmp_path_factory: pytest.TempPathFactory, hdfs: HdfsServers) -> Iterator[YarnServers]:
+def yarn(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, hdfs: HdfsServers
+) -> Iterator[YarnServers]:
     """YARN with two nodes on `hdfs`, for the whole run: leave its servers running, and end your applications."""
     os.environ.setdefault(RUN_VARIABLE, uuid.uuid4().hex)  # a run of pytest alone has no mark to look for
     patient = {"yarn.nm.liveness-monitor.expiry-interval-ms": 60_000}  # a slow node's containers are not to be lost
     with YarnServers(tmp_path_factory.mktemp("yarn"), hdfs=hdfs, settings=patient) as servers:
+        request.config.stash[YARN] = servers
         yield servers
 
 

@@ -399,7 +399,12 @@ class ZooKeeperRegistry(TrackedRegistry, ProtectedRegistry):
 def _answer(result: IAsyncResult, deadline: Deadline) -> Any:
     """What the request brought. Raises what kazoo raises for it: KazooTimeoutError when there is nothing in time."""
     deadline.wait(result.wait)
-    return result.get(block=False)
+    error = result.exception
+    if error is None:
+        return result.get(block=False)
+    # One of our own: kazoo's stands in results that refer to themselves. If it were raised, they would have its
+    # traceback, and so the frames of all who called, with all that these hold, until garbage is collected.
+    raise type(error)(*error.args)
 
 
 def _node(data: bytes | None, stat: ZnodeStat) -> Node:

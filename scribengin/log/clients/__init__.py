@@ -1,7 +1,10 @@
 """Clients over logs: several logs as one, positions that outlive their reader, logs made from logs. They use the
-public interface of `scribengin.log`. `recover_log` is for operators."""
+public interface of `scribengin.log`. `recover_log` is for operators. What needs asyncio is imported when it is asked
+for: most processes need none."""
 
-from scribengin.log.clients.asynchronous import AsyncLogReader, AsyncLogWriter, AsyncNamespace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from scribengin.log.clients.balanced import BalancedWriter, MultiLogRange
 from scribengin.log.clients.bytestream import ByteStreamReader, ByteStreamWriter
 from scribengin.log.clients.multi import MULTI_SCHEMA, MultiReader, rewind
@@ -13,6 +16,18 @@ from scribengin.log.clients.repair import Recovered, recover_log
 from scribengin.log.clients.stored import StoredReader
 from scribengin.log.clients.stream import LogPosition
 from scribengin.log.clients.transformer import Transform, Transformer, source_position, without_envelope
+
+if TYPE_CHECKING:
+    from scribengin.log.clients.asynchronous import AsyncLogReader, AsyncLogWriter, AsyncNamespace
+
+_WITH_ASYNCIO = frozenset({"AsyncLogReader", "AsyncLogWriter", "AsyncNamespace"})
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_ASYNCIO:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.asynchronous"), name)
+
 
 __all__ = [
     "MULTI_SCHEMA",

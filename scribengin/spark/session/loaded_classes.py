@@ -13,7 +13,8 @@ from scribengin.spark.session.session import start_session, stop_session
 
 def use_spark(class_path: Path) -> None:
     """Raises SparkUnavailable."""
-    session = start_session("class-archive", master="local[1]")
+    conf = {"spark.sql.shuffle.partitions": "1"}  # of 200, each would run a task, which loads nothing new
+    session = start_session("class-archive", master="local[1]", conf=conf)
     rows = session.createDataFrame([(number, str(number)) for number in range(100)], "a int, b string")
     rows.createOrReplaceTempView("t")
     session.sql("SELECT upper(b) AS c, count(*) AS n FROM t WHERE a > 3 GROUP BY 1").toArrow()

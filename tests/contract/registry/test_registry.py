@@ -7,6 +7,7 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from scribengin_registry.errors import (
     VersionConflict,
 )
 from scribengin_registry.opening import AUTH_VARIABLE, connect
+from tests.garbage import collect_garbage
 
 Events = queue.SimpleQueue[WatchEvent]
 Opens = Callable[..., Registry]
@@ -357,7 +359,7 @@ def test_a_watch_that_was_taken_back_is_not_called_and_not_kept(registry: Regist
     never_set = Listening()
     registry.unwatch(never_set)
     del gone
-    gc.collect()
+    collect_garbage()
     assert [ref for ref in kept if ref() is not None] == []
     registry.create("/missing")
     registry.create("/a/c")
@@ -365,6 +367,39 @@ def test_a_watch_that_was_taken_back_is_not_called_and_not_kept(registry: Regist
     assert stays.told == []
     registry.set("/a", b"1")
     assert stays.told == [WatchEvent("changed", "/a")]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda registry, watch: registry.find("/missing", watch),
+        lambda registry, watch: registry.get("/missing", watch),
+        lambda registry, watch: registry.children("/missing", watch),
+        lambda registry, _watch: registry.find_all(["/missing"]),
+        lambda registry, _watch: registry.set("/missing", b""),
+        lambda registry, _watch: registry.create("/missing/a"),
+        lambda registry, _watch: registry.create("/missing/b", parents=True),
+        lambda registry, _watch: registry.commit([Delete("/missing")]),
+    ],
+    ids=["find", "get", "children", "find_all", "set", "create", "create with parents", "commit"],
+)
+def test_who_asked_for_what_is_not_there_is_forgotten_without_a_garbage_collector(
+    registry: Registry, ask: Callable[[Registry, Listening], object]
+) -> None:
+    """That may look late, and keeps until then whatever callers had in their hands."""
+
+    def asked() -> weakref.ref[Listening]:
+        watch = Listening()
+        with suppress(NodeMissing):
+            ask(registry, watch)
+        registry.unwatch(watch)
+        return weakref.ref(watch)
+
+    gc.disable()
+    try:
+        assert asked()() is None
+    finally:
+        gc.enable()
 
 
 def test_everybody_who_watches_a_node_is_told_and_may_watch_again(registry: Registry) -> None:

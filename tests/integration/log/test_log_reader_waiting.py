@@ -34,6 +34,7 @@ from scribengin.testing.log_samples import bound_namespace, damage_segment, fill
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, SessionState
 from scribengin_registry.opening import connect
+from tests.garbage import collect_garbage
 
 LOG = "flights/0"
 
@@ -436,5 +437,5 @@ def test_a_closed_reader_of_a_quiet_log_is_forgotten(namespace: LogNamespace) ->
         with namespace.open_reader("quiet") as reader:
             assert reader.read() == []
         del reader
-    gc.collect()
+    collect_garbage()
     assert [kept for kept in gc.get_objects() if isinstance(kept, LogCatalog) and kept.log.name == "quiet"] == []

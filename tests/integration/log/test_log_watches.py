@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +15,7 @@ from scribengin.log import DLSN, TAIL, LogNamespace
 from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, Watch
+from tests.garbage import collect_garbage
 
 TIMES = 10
 
@@ -40,7 +40,7 @@ class Watched:
         return asked
 
     def kept(self) -> list[Watch]:
-        gc.collect()
+        collect_garbage()
         return [watch for ref in self._set if (watch := ref()) is not None]
 
 
