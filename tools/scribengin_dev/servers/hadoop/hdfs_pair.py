@@ -29,7 +29,6 @@ from scribengin_dev.servers.hadoop.hdfs import (
 )
 from scribengin_dev.servers.java_server import JavaServer, ports_of
 
-SERVICE = "pair"
 _ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
 _PROXY = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
 _OF_ONE = ("dfs.namenode.rpc-address", "dfs.namenode.http-address", "dfs.namenode.name.dir")
@@ -44,9 +43,15 @@ class HdfsPair(HdfsServers):
         self._active = 0
 
     @property
+    def service(self) -> str:
+        """Its name. No other pair has that while this one runs: clients keep what they know of a name."""
+        assert self._ports, "HDFS was not started yet"
+        return f"pair{self._ports[0]}"
+
+    @property
     def url(self) -> str:
         """`hdfs://` and the name of the service: who reads it has `conf_directory` as HADOOP_CONF_DIR."""
-        return f"hdfs://{SERVICE}"
+        return f"hdfs://{self.service}"
 
     @property
     def web_url(self) -> str:
@@ -57,10 +62,10 @@ class HdfsPair(HdfsServers):
     def client_settings(self) -> dict[str, str]:
         """What Hadoop's clients have to know of the service, which have another configuration."""
         return {
-            "dfs.nameservices": SERVICE,
-            f"dfs.ha.namenodes.{SERVICE}": "nn0,nn1",
-            f"dfs.client.failover.proxy.provider.{SERVICE}": _PROXY,
-            **{f"dfs.namenode.rpc-address.{SERVICE}.nn{n}": f"{HOST}:{self._ports_of(n)[0]}" for n in range(2)},
+            "dfs.nameservices": self.service,
+            f"dfs.ha.namenodes.{self.service}": "nn0,nn1",
+            f"dfs.client.failover.proxy.provider.{self.service}": _PROXY,
+            **{f"dfs.namenode.rpc-address.{self.service}.nn{n}": f"{HOST}:{self._ports_of(n)[0]}" for n in range(2)},
         }
 
     def fail_over(self) -> None:
@@ -86,7 +91,7 @@ class HdfsPair(HdfsServers):
         super().await_ready()
 
     def _activate(self) -> None:
-        self.run(_ADMIN, ["-ns", SERVICE, "-transitionToActive", "--forceactive", f"nn{self._active}"])
+        self.run(_ADMIN, ["-ns", self.service, "-transitionToActive", "--forceactive", f"nn{self._active}"])
 
     def _prepare(self) -> None:
         self._ports = ports_of(self.folder, 2 * PORTS_OF_NAME_NODE + PORTS_OF_DATA_NODE * self.data_nodes)
@@ -116,7 +121,7 @@ class HdfsPair(HdfsServers):
         return {
             **alone,
             **self.client_settings,
-            **{f"dfs.namenode.http-address.{SERVICE}.nn{n}": f"{HOST}:{self._ports_of(n)[1]}" for n in range(2)},
+            **{f"dfs.namenode.http-address.{self.service}.nn{n}": f"{HOST}:{self._ports_of(n)[1]}" for n in range(2)},
             "dfs.namenode.shared.edits.dir": (self.folder / "edits").as_uri(),
             "dfs.ha.fencing.methods": "shell(/bin/true)",  # the one before is dead
             "dfs.ha.tail-edits.period": 1,
