@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.dataflow.round.checkpoints import checkpoint_root, checkpoints_below, checkpoints_of
+from scribengin.base.commit_log import CommitLog
+from scribengin.dataflow.registry.paths import commit_log, source_streams
+from scribengin.dataflow.round.checkpoints import checkpoints_of
 from scribengin.spark.stateful.query_log import QueryLog
 from scribengin.testing.failpoints import record_stops
 from scribengin.worker.failures import Remedy
@@ -33,9 +35,13 @@ def begun(place: Case) -> Case:
 
 
 def log_of(place: Case) -> QueryLog:
+    """Of the checkpoint that the commit logs name: an owner who dies before he has named one leaves it to nobody."""
     assert place.config.state is not None
-    [found] = checkpoints_below(checkpoint_root(place.config.state))
-    checkpoint = checkpoints_of("counting", "task-0", place.config.state).find(found.mark.name)
+    streams = source_streams("counting", "src")
+    paths = [commit_log(f"{streams}/{stream}") for stream in place.registry.children(streams)]
+    batches = [CommitLog.from_bytes(place.registry.get(path).data, path=path).batch for path in paths]
+    [name] = {batch.checkpoint for batch in batches if batch is not None}
+    checkpoint = checkpoints_of("counting", "task-0", place.config.state).find(name)
     assert checkpoint is not None
     return QueryLog.read(checkpoint.query)
 

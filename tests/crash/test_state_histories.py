@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.crash.passings import Died, Passing, at, die
@@ -135,8 +135,13 @@ def takes_for_late_what_is(story: Story) -> None:
         assert sorted(lines) == told(rounds(story))
 
 
+NO_NAME = Story(1, (Step("a", deaths=(("ownership.name_batch:before", 1),)),))
+"""What an owner leaves who dies before its first checkpoint is named is nobody's."""
+
+
 @settings(max_examples=25, derandomize=True)
 @given(STORIES)
+@example(NO_NAME)
 def test_each_record_is_counted_once_whatever_happens(story: Story) -> None:
     counts_each_once(story)
 

@@ -50,15 +50,17 @@ class StateFlow:
         *,
         delay_s: int | Mapping[str, int] = 0,
         reads: Sequence[str] | None = None,
+        logs_at: str | None = None,
         **does: Any,
     ) -> None:
         """`does` is `sql` or `transformation`, which is in `directory`; it reads `src`, the logs `in/*`, and `other`,
-        the log `other`, if it says so, or `reads` does. Records may be `delay_s` late, by source or all of them. What
-        `does` says of `state` is added."""
+        the log `other`, if it says so, or `reads` does. Logs are on HDFS at `logs_at`, or in
+        `directory`. Records may be `delay_s` late, by source or all of them. What `does` says of `state` is added."""
         self.registry = registry
         self.spark = spark
         self.directory = directory
-        self.namespace = bound_namespace(registry, directory / "store", "in/0", "in/1", "other")
+        place, store = (directory / "store", None) if logs_at is None else (logs_at, "hdfs")
+        self.namespace = bound_namespace(registry, place, "in/0", "in/1", "other", store=store)
         logs = {"src": "in/*", "other": "other"}
         named = [name for name in logs if name == "src" or re.search(rf"(FROM|JOIN) {name}\b", str(does.get("sql")))]
         used = reads or named

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from yarn_conformance import verdict, what_nobody_has_room_for_is_refused
 
-from scribengin.launcher.contract import ContainerRequest
+from scribengin.base.threads import background
+from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
 from scribengin.launcher.skein.client import SkeinApplication
 from scribengin.launcher.skein.fleet import SkeinFleet
 from scribengin.launcher.skein.spec import EXIT_LOG, PYTHON_VARIABLE
@@ -26,7 +29,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.opening import connect
 
 
-def main(hosts: str) -> None:
+def main(hosts: str, folder: Path) -> None:
     """Be the application's master."""
     with connect(hosts, session_timeout_s=30) as registry:
         registry.create("/conformance")
@@ -38,6 +41,7 @@ def main(hosts: str) -> None:
             lambda: YarnLauncher(fleet, kit),
             lambda launcher: what_nobody_has_room_for_is_refused(launcher, 100_000),
             a_node_that_does_not_answer_once_is_asked_again,
+            lambda launcher: who_ends_beside_a_killed_one_is_known_to_have_ended(launcher, folder),
         )
         fleet.close()
         application.shutdown(succeeded=words == "held", message=words)
@@ -69,5 +73,41 @@ def a_node_that_does_not_answer_once_is_asked_again(launcher: YarnLauncher) -> N
     assert (told.kind, told.code, deaf.asked) == ("exited", 3, 2), f"told as {told}, asked {deaf.asked} times"
 
 
+ENDING = 8
+"""Skein hears of YARN at every five seconds at the latest, and they end within eight."""
+_WAITS = """
+import sys, time
+from pathlib import Path
+go, number = Path(sys.argv[1]), int(sys.argv[2])
+while not go.exists():
+    time.sleep(0.1)
+time.sleep(number)
+raise SystemExit(40 + number)
+"""
+
+
+def who_ends_beside_a_killed_one_is_known_to_have_ended(launcher: YarnLauncher, folder: Path) -> None:
+    """Skein hears of both in one heartbeat. When that is, nobody is told: they end one after the other around it.
+
+    Of what YARN tells in one heartbeat, skein 0.8.2 drops all behind a container that its application has stopped at
+    its node (-105). It stops none so: those that it kills it gives back to YARN, which tells them otherwise (-100).
+    """
+    go = folder / "go"
+
+    def launched(name: str, *argv: str) -> ContainerDescriptor:
+        return launcher.launch(ContainerRequest("here:1", "conformance", name, [sys.executable, "-c", *argv], 256))
+
+    killed = [launched(f"killed-{number}", "import time; time.sleep(600)") for number in range(2)]
+    ending = [launched(f"ending-{number}", _WAITS, str(go), str(number)) for number in range(ENDING)]
+    wait_until(lambda: not launcher.waiting(), 120, what="room for all")
+    go.touch()
+    kills = [background(one.name, partial(launcher.kill, one)) for one in killed]
+    for kill in kills:
+        kill.start()
+    wait_until(lambda: all(launcher.poll(one) is not None for one in ending), 120, what="word of all ends")
+    codes = [told.code for one in ending if (told := launcher.poll(one)) is not None]
+    assert codes == [40 + number for number in range(ENDING)], f"told {codes}"
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -22,11 +22,11 @@ from scribengin_dev.servers.hadoop.hadoop import (
 from scribengin_dev.servers.host import Host
 from scribengin_dev.servers.java_server import JavaServer, ports_of
 
-_NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
-_HEAP_MB = 384
-_PORTS_OF_NAME_NODE = 2
-_PORTS_OF_DATA_NODE = 3
+HEAP_MB = 384
+PORTS_OF_NAME_NODE = 2
+PORTS_OF_DATA_NODE = 3
 _HEALTHY = b"healthy"
 
 
@@ -79,22 +79,22 @@ class HdfsServers(HadoopDaemons):
 
     def _prepare(self) -> None:
         """The NameNode's directory is formatted when it is new."""
-        self._ports = ports_of(self.folder, _PORTS_OF_NAME_NODE + _PORTS_OF_DATA_NODE * self.data_nodes)
+        self._ports = ports_of(self.folder, PORTS_OF_NAME_NODE + PORTS_OF_DATA_NODE * self.data_nodes)
         write_site(self.conf_directory / "core-site.xml", core_settings(self.folder, self.url))
         write_site(self.conf_directory / "hdfs-site.xml", self._site())
         place = self._head.place(self.folder)
         configuration = copied_configuration(self.conf_directory, place / "conf-namenode")
         if not (place / "name" / "current" / "VERSION").is_file():
             words = ["-format", "-force", "-nonInteractive"]
-            run_client(_NAME_NODE, words, place, configuration)
+            run_client(NAME_NODE, words, place, configuration)
         self._nodes = [self._data_node(number) for number in range(self.data_nodes)]
-        self._leader = daemon("namenode", _NAME_NODE, configuration, heap_mb=_HEAP_MB, host=self._head)
+        self._leader = daemon("namenode", NAME_NODE, configuration, heap_mb=HEAP_MB, host=self._head)
 
     def _data_node(self, number: int) -> JavaServer:
         name, host = f"datanode-{number}", self._hosts[number]
         place = host.place(self.folder)
-        first = _PORTS_OF_NAME_NODE + _PORTS_OF_DATA_NODE * number
-        data, web, ipc = self._ports[first : first + _PORTS_OF_DATA_NODE]
+        first = PORTS_OF_NAME_NODE + PORTS_OF_DATA_NODE * number
+        data, web, ipc = self._ports[first : first + PORTS_OF_DATA_NODE]
         own: dict[str, object] = {
             "dfs.datanode.address": f"{host.address}:{data}",
             "dfs.datanode.http.address": f"{host.address}:{web}",
@@ -104,7 +104,7 @@ class HdfsServers(HadoopDaemons):
         }
         configuration = copied_configuration(self.conf_directory, place / f"conf-{name}")
         write_site(configuration / "hdfs-site.xml", {**self._site(), **own})
-        return daemon(name, _DATA_NODE, configuration, heap_mb=_HEAP_MB, host=host)
+        return daemon(name, _DATA_NODE, configuration, heap_mb=HEAP_MB, host=host)
 
     def _site(self) -> dict[str, object]:
         return {
@@ -147,6 +147,7 @@ class HdfsServers(HadoopDaemons):
         place = str(ask_json(f"{url}OPEN").get("Location", ""))
         return bool(place) and ask(place, kind="*/*") == _HEALTHY
 
-    def _bean(self, name: str) -> dict[str, Any]:
-        beans = ask_json(f"{self.web_url}/jmx?qry=Hadoop:service=NameNode,name={name}").get("beans", [])
+    def _bean(self, name: str, web_url: str | None = None) -> dict[str, Any]:
+        """Of a NameNode's pages, by default those of the one that leads."""
+        beans = ask_json(f"{web_url or self.web_url}/jmx?qry=Hadoop:service=NameNode,name={name}").get("beans", [])
         return dict(beans[0]) if beans else {}
