@@ -20,6 +20,7 @@ from scribengin.dataflow.registry.config_node import already_there, owner_of_res
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.view import dataflow_names
 from scribengin.dataflow.round.checkpoints import refuse_unusable
+from scribengin.dataflow.tasks import idle_workers
 from scribengin.errors import (
     ConfigError,
     ConfigInvalid,
@@ -126,6 +127,9 @@ def explain(
                 }
             )
         with _collected(errors):
+            if not exists and found.tasks:
+                _check_workers(config, len(found.tasks))
+        with _collected(errors):
             if any(not isinstance(error, expected) for error in errors):
                 return _with_problems(found, errors), errors
             plan = check_transformation(resources.transformation_spec)
@@ -172,6 +176,11 @@ def _collected(errors: list[ScribenginError]) -> Iterator[None]:
 def _check_name(registry: Registry, config: DataflowConfig) -> None:
     if config.name in dataflow_names(registry):
         raise already_there(config.name)
+
+
+def _check_workers(config: DataflowConfig, tasks: int) -> None:
+    if (why := idle_workers(config, tasks)) is not None:
+        raise ConfigInvalid(why)
 
 
 def _check_code(config: DataflowConfig) -> None:
