@@ -94,8 +94,13 @@ def too_large(log: str, what: str, size: int, config: LogConfig) -> RecordTooLar
     """The error of a payload or key that is larger than the log takes."""
     return RecordTooLarge(
         f"log '{log}': a {what} of {size} bytes, the log takes {config.record_bytes_max}; raise that for its next "
-        f"writer: `scribengin log configure {quote(log)} --set record_bytes_max={size}` (with its --namespace, where "
-        "that is not /logs)"
+        f"writer: {_configure(log, 'record_bytes_max', size)}"
+    )
+
+
+def _configure(log: str, key: str, value: int) -> str:
+    return (
+        f"`scribengin log configure {quote(log)} --set {key}={value}` (with its --namespace, where that is not /logs)"
     )
 
 
@@ -236,7 +241,8 @@ def atomic_entry(log: str, body: pa.RecordBatch, config: LogConfig) -> EncodedEn
     if body.num_rows > 1 and body.nbytes > config.entry_bytes_max:
         raise RecordTooLarge(
             f"log '{log}': {many(body.num_rows, 'record')} of {body.nbytes} bytes together, the log takes "
-            f"{config.entry_bytes_max} at once; write fewer of them, or raise its entry_bytes_max (`log configure`)"
+            f"{config.entry_bytes_max} at once; write fewer of them, or raise that for its next writer: "
+            + _configure(log, "entry_bytes_max", body.nbytes)
         )
     return encode(body, codec=config.codec)
 
