@@ -88,6 +88,14 @@ NameArgument = Annotated[
         show_default=False,
     ),
 ]
+NamesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME...",
+        help="Dataflows, CHAIN/NAME for one of a chain, or chains.",
+        show_default=False,
+    ),
+]
 
 
 @contextmanager
