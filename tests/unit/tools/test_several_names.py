@@ -12,7 +12,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.registry.descriptors import DataflowState
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
-from scribengin.errors import DataflowBusy
+from scribengin.errors import ContainerUnreachable, DataflowBusy
 from scribengin.log import LogNamespace
 from scribengin.operations import delete as deleting
 from scribengin.operations import lifecycle
@@ -169,7 +169,7 @@ def test_several_are_killed_though_one_cannot_be(
 
     def fails(session: MemoryRegistry, name: str, home: Path) -> lifecycle.Killed:
         if name == "a":
-            raise lifecycle.ContainerUnreachable("a's machine does not answer")
+            raise ContainerUnreachable("a's machine does not answer")
         return real(session, name, home)
 
     monkeypatch.setattr(lifecycle, "kill_dataflow", fails)
