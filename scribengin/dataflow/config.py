@@ -494,7 +494,7 @@ def _descriptor_path(path: Path) -> Path:
     if not path.exists():
         others = sorted(file.name for file in path.parent.glob("*.*") if file.suffix in _SUFFIXES and file.exists())
         meant = did_you_mean(path.name, others)
-        raise ConfigInvalid(f"{path}: there is no such file; name {_WANTED}{meant}")
+        raise ConfigInvalid(f"{path}: there is no such file; name a dataflow descriptor (YAML or JSON){meant}")
     return path
 
 

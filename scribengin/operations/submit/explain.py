@@ -115,9 +115,7 @@ def explain(
             if config.state is not None:
                 refuse_unusable(config.state, here=config.launcher == "local")
         if config.launcher == "local":  # elsewhere it is not this machine that writes
-            for sink in resources.sinks.values():
-                with _collected(errors):
-                    sink.refuse_unwritable()
+            _check_writable(resources, errors)
         with _collected(errors):
             streams = resources.source_streams()
             found = found.model_copy(
@@ -126,8 +124,7 @@ def explain(
                     "tasks": resources.tasks(streams),
                 }
             )
-        with _collected(errors):
-            if not exists and found.tasks:
+            if not exists:
                 _check_workers(config, len(found.tasks))
         with _collected(errors):
             if any(not isinstance(error, expected) for error in errors):
@@ -178,8 +175,15 @@ def _check_name(registry: Registry, config: DataflowConfig) -> None:
         raise already_there(config.name)
 
 
+def _check_writable(resources: OpenedDataflow, errors: list[ScribenginError]) -> None:
+    for sink in resources.sinks.values():
+        with _collected(errors):
+            sink.refuse_unwritable()
+
+
 def _check_workers(config: DataflowConfig, tasks: int) -> None:
-    if (why := idle_workers(config, tasks)) is not None:
+    """Without tasks nobody knows how many there will be."""
+    if tasks and (why := idle_workers(config, tasks)) is not None:
         raise ConfigInvalid(why)
 
 
