@@ -95,6 +95,22 @@ def test_paragraphs_fill_the_width_of_a_terminal_whatever_it_is(name: str) -> No
     assert all("\n" not in paragraph for paragraph in (LEAVES[name].help or "").split("\n\n"))
 
 
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        (["log", "write", "a", "--key"], "scribengin log write"),
+        (["log", "write", "a", "--kye", "k"], "scribengin log write"),
+        (["stop"], "scribengin stop"),
+        (["--registry"], "scribengin"),
+    ],
+)
+def test_a_wrong_line_leads_to_the_help_of_its_command(
+    line: list[str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(line) == 2
+    assert capsys.readouterr().err.strip().endswith(f"See `{command} --help`")
+
+
 def test_it_says_which_version_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("scribengin ")
