@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import quote, unquote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, field_validator
@@ -29,6 +29,18 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
     edits_of_fields: ClassVar[TakesEffect | None] = None
     """How edits of its fields are carried out that say nothing themselves. None: as the field says that holds it."""
+
+    if not TYPE_CHECKING:  # a type checker shall see the fields
+
+        def __init__(self, /, **values: Any) -> None:
+            """Raises ConfigInvalid, one line for a program as for who writes a file."""
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise ConfigInvalid(f"{type(self).__name__}: " + "; ".join(refusals(error, type(self)))) from None
+
+        # Else pydantic made configs within configs by it, and of their mistakes the first one would be told alone.
+        __init__.__pydantic_base_init__ = True
 
     @classmethod
     def parse(cls, value: Any, *, source: str) -> Self:

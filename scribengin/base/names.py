@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import shlex
 from collections.abc import Sequence
 
 ROOT = "/scribengin"
@@ -23,6 +24,13 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
     """A key to sort by, in which `flights/2` stands before `flights/10`."""
     parts = re.split(r"(\d+)", name)
     return tuple((int(part), part) if part.isdecimal() else (-1, part) for part in parts)
+
+
+def log_command(namespace: str, *words: str) -> str:
+    """The command of `scribengin log` that a message names, as a shell takes it: with the namespace, where somebody who
+    leaves it out would do it to another one."""
+    where = () if namespace == DEFAULT_NAMESPACE else ("--namespace", namespace)
+    return f"`scribengin log {shlex.join((*words, *where))}`"
 
 
 def a_few(names: Sequence[str]) -> str:

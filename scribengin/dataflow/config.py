@@ -17,7 +17,7 @@ from scribengin.base.model import LIVE, LIVE_WISH, NEVER, REGROUP, RESTART, ROLL
 from scribengin.base.names import a_few
 from scribengin.base.text.counting import many
 from scribengin.base.text.refusals import did_you_mean
-from scribengin.base.text.yaml_text import parse_yaml
+from scribengin.base.text.yaml_text import parse_yaml, parse_yaml_file
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
 from scribengin.connectors.contract import Division, RoundLimits
 from scribengin.errors import ConfigInvalid
@@ -25,6 +25,7 @@ from scribengin.filesystems.paths import absolute
 from scribengin.launcher.yarn.config import YarnConfig
 
 DEFAULT_STALLED_AFTER_S = 60.0
+_WANTED = "a dataflow descriptor (YAML or JSON)"
 _SUFFIXES = (".yaml", ".yml", ".json")
 WORKERS_MAX = 10_000
 THREADS_MAX = 1000
@@ -488,19 +489,17 @@ def _descriptor_path(path: Path) -> Path:
             there = f", but {a_few(others)}" if others else ""
             raise ConfigInvalid(f"{path} has no {candidates[0].name}{there}; name the descriptor itself")
         return found
-    if not path.is_file():
-        others = sorted(file.name for file in path.parent.glob("*.*") if file.suffix in _SUFFIXES)
+    if path.exists() and not path.is_file():  # a pipe, which is empty when it is read once more
+        raise ConfigInvalid(f"{path} is no file that can be read twice: name {_WANTED}")
+    if not path.exists():
+        others = sorted(file.name for file in path.parent.glob("*.*") if file.suffix in _SUFFIXES and file.exists())
         meant = did_you_mean(path.name, others)
         raise ConfigInvalid(f"{path}: there is no such file; name a dataflow descriptor (YAML or JSON){meant}")
     return path
 
 
 def _read_yaml(path: Path) -> Any:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ConfigInvalid(f"{path} is not text: name a dataflow descriptor (YAML or JSON)") from None
-    value = parse_yaml(text, source=str(path), aliases=True)
+    value = parse_yaml_file(path, wanted=_WANTED)
     if not isinstance(value, dict):
         raise ConfigInvalid(f"{path} holds no mapping: a dataflow descriptor begins with keys like name and sources")
     return value

@@ -25,7 +25,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from scribengin.base.text.counting import many
 from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
+from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 
 SinkStreams = Callable[[int], Mapping[str, Sequence[SinkStreamDescriptor]]]
@@ -36,6 +38,22 @@ StreamKey = tuple[str, str]
 HOME_STREAMS_MAX = 100
 """A task that has so many streams is given none that comes back, as long as there is another place for it. A round's
 transaction has the commit logs of all of them. With about 780 producers of Dafka it is too large for the registry."""
+WORKERS_UNASKED_MAX = 16
+"""On one machine so many workers are taken, whatever there is for them to do."""
+
+
+def idle_workers(config: DataflowConfig, tasks: int) -> str | None:
+    """Why so many workers on one machine must be a slip, for `tasks` tasks: a digit too many would take its memory, and
+    with that all else that runs there. Each task may have a worker of its own, and one in reserve. A cluster has a
+    queue instead. None: they are not too many."""
+    limit = max(2 * tasks, WORKERS_UNASKED_MAX)
+    if config.launcher != "local" or config.workers <= limit:
+        return None
+    return (
+        f"workers: {config.workers:,} on one machine, and '{config.name}' has {many(tasks, 'task')}: who has none does "
+        f"nothing, and takes memory; say {limit} at most, or "
+        f"`scribengin config set {config.name} workers={config.workers} --force`"
+    )
 
 
 def stream_key(stream: SourceStreamDescriptor) -> StreamKey:

@@ -47,16 +47,21 @@ def release_holds(views: Sequence[DataflowView]) -> list[HeldLog]:
     return held
 
 
+def refuse_running(view: DataflowView) -> None:
+    """Raise DataflowBusy for a dataflow that has not ended, and so cannot be deleted."""
+    name, state = view.dataflow, view.status().state
+    if state not in (*FINAL_STATES, "deleting"):
+        raise DataflowBusy(f"dataflow '{name}' is {state}: stop it first (`scribengin stop {name}`, or kill)")
+
+
 def delete_dataflow(view: DataflowView, *, force: bool) -> StateLeft | None:
     """Forget a dataflow that does not run: positions, claims, what logs held back for it, its state, and what its
     containers left on this machine. With `force` state that cannot be removed stays there, and is returned.
 
     Raises DataflowBusy, and one of OUT_OF_REACH."""
-    name, state = view.dataflow, view.status().state
-    left = None
-    if state not in (*FINAL_STATES, "deleting"):
-        raise DataflowBusy(f"dataflow '{name}' is {state}: stop it first (`scribengin stop {name}`, or kill)")
-    if state != "deleting":
+    refuse_running(view)
+    name, left = view.dataflow, None
+    if view.status().state != "deleting":
         await_masters_gone(view)
         if not force:
             finish_rounds(view)

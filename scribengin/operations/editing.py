@@ -22,6 +22,7 @@ from scribengin.dataflow.registry.config_node import as_json
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, ConfigEdit, DataflowStatus
 from scribengin.dataflow.registry.edit_log import config_of_version, edited_since, until_written, write_edit
 from scribengin.dataflow.registry.view import DataflowView, Versioned
+from scribengin.dataflow.tasks import idle_workers
 from scribengin.errors import ConfigInvalid, DataflowBusy
 from scribengin.operations.lifecycle import Change, author, refuse_without_master
 from scribengin.operations.submit.memory import with_other_needs, with_room
@@ -50,8 +51,8 @@ def edit_config(view: DataflowView, change: ConfigChange, by: str | None = None,
 
     For changes that mean the same whatever else is edited. An edit that the master has refused is replaced by the
     config in force: else this one would be refused with it. `by` is who edits; default: who runs this process. `force`:
-    also where a reader might see records out of order. Raises ConfigInvalid and DataflowBusy (it would be refused, or
-    others keep editing; nothing was written), DataflowNotFound.
+    also where a reader might see records out of order, and for more workers than there are tasks for. Raises
+    ConfigInvalid and DataflowBusy (it would be refused, or others keep editing; nothing was written), DataflowNotFound.
     """
     first: int | None = None
 
@@ -77,7 +78,7 @@ def replace_config(
     """Replace the config that was `found`. Raises ConfigInvalid, DataflowBusy (it would be refused), EditConflict."""
     refuse_invalid(view, config)
     if not force:
-        refuse_reordering(view, found.value, config)
+        refuse_unmeant(view, found.value, config)
     plan = plan_edit(found.value, config, running=bool(view.workers()))
     if config == found.value and view.registry.find(view.paths.config) is not None:
         return EditResult(found.version, plan, written=False)
@@ -106,6 +107,18 @@ def refuse_invalid(view: DataflowView, config: DataflowConfig) -> None:
     refusal = plan_edit(view.config_in_force().value, config, running=bool(view.workers())).refusal
     if refusal is not None:
         raise ConfigInvalid(refusal)
+
+
+def refuse_unmeant(view: DataflowView, before: DataflowConfig, config: DataflowConfig) -> None:
+    """What only `force` does. Raises DataflowBusy as `refuse_reordering`, and ConfigInvalid for more workers on one
+    machine than the tasks can use: more than there were before."""
+    refuse_reordering(view, before, config)
+    if config.workers <= before.workers:
+        return
+    asked = config.tasks if config.tasks != before.tasks else None
+    why = idle_workers(config, view.status().tasks_total if asked is None else asked)
+    if why is not None:
+        raise ConfigInvalid(why)
 
 
 def refuse_reordering(view: DataflowView, before: DataflowConfig, config: DataflowConfig) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from scribengin.dataflow.registry.paths import DataflowPaths
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ChainNotFound, ConfigInvalid, DataflowExists
@@ -34,6 +37,36 @@ def chain_of(registry: Registry, name: str) -> ChainDescriptor | None:
     if "/" in name or registry.find(DataflowPaths(name).root) is not None:
         return None
     return find_chain(registry, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What one of several names means: a dataflow, or a chain with those of its dataflows that are there."""
+
+    name: str
+    chain: ChainDescriptor | None
+    views: tuple[DataflowView, ...]
+
+
+def all_meant(registry: Registry, names: Sequence[str]) -> list[Meant]:
+    """What several names mean, looked at before anything is done to one of them. Raises ChainNotFound, DataflowNotFound
+    and DescriptorUnreadable as its status does, and ConfigInvalid for what is no name, and where two mean the same
+    dataflow."""
+    found: list[Meant] = []
+    by_dataflow: dict[str, str] = {}
+    for name in names:
+        chain = chain_of(registry, name)
+        if chain is None:
+            views = [view_of(registry, name)]
+            views[0].status()
+        else:
+            members = [DataflowView(registry, member.dataflow) for member in chain.members]
+            views = [view for view in members if registry.find(view.paths.root) is not None]
+        for view in views:
+            if (other := by_dataflow.setdefault(view.dataflow, name)) != name or name in (one.name for one in found):
+                raise ConfigInvalid(f"'{other}' and '{name}' mean the same dataflow: name it once")
+        found.append(Meant(name, chain, tuple(views)))
+    return found
 
 
 def refuse_name_of_chain(registry: Registry, dataflow: str) -> None:

@@ -220,9 +220,10 @@ class Rewind:
                     raise self._overtaken(error) from None
 
     def _overtaken(self, error: PositionTruncated) -> RewindOvertaken:
+        where = "where it was to go on" if self._at.kind == "latest" else "what it was to read again"
+        later = "" if self._at.kind == "latest" else ", or rewind it to a later place"
         return RewindOvertaken(
-            f"'{self._view.dataflow}' was not rewound: what it was to read again has gone meanwhile ({error}); "
-            "try again, or rewind it to a later place"
+            f"'{self._view.dataflow}' was not rewound: {where} has gone meanwhile ({error}); try again{later}"
         )
 
     def _keep_or_move_back(self, versions: Sequence[int]) -> None:
@@ -330,17 +331,18 @@ def rewind(view: DataflowView, at: StartAt, source: str | None) -> AppliedRewind
     A purge that takes the beginning in between is no reason to refuse: there is another beginning then. Nor is a topic
     that is made anew. Raises what Rewind and its `apply` raise; RewindOvertaken if that keeps coming.
     """
+    last: RewindOvertaken | None = None
     for _attempt in range(_TRIES_MAX):
         planned = Rewind(view, at, source)
         try:
             left = planned.apply()
-        except RewindOvertaken:
+        except RewindOvertaken as error:
             if at.kind not in ("earliest", "latest"):
                 raise
+            last = error
         else:
             return AppliedRewind(planned.streams, left)
-    what = "the beginning of what" if at.kind == "earliest" else "what"
-    raise RewindOvertaken(f"{what} '{view.dataflow}' reads keeps being purged: rewind it again")
+    raise RewindOvertaken(f"{last} (it was tried {_TRIES_MAX} times)")
 
 
 def record(view: DataflowView, moved: Sequence[Rewound], at: StartAt) -> None:

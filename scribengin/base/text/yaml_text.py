@@ -6,7 +6,9 @@ elsewhere, as an edit does, has none; a file of the user's own may.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Hashable
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -15,6 +17,8 @@ from scribengin.errors import ConfigInvalid
 
 TEXT_BYTES_MAX = 256 * 1024
 """As large as a config may be in the registry."""
+FILE_BYTES_MAX = 1024 * 1024
+"""And with all its comments, as a file: what is larger is another file, and takes a minute to find that out."""
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -63,6 +67,24 @@ def parse_yaml(text: str, *, source: str, aliases: bool = False) -> Any:
         raise ConfigInvalid(f"{source} is no YAML: {_in_a_line(error)}") from None
     except RecursionError:
         raise ConfigInvalid(f"{source} is no YAML: it is nested too deeply") from None
+
+
+def parse_yaml_file(path: Path, *, wanted: str) -> Any:
+    """The value of a file of the user's own, which is to be `wanted`. Raises ConfigInvalid as `parse_yaml`, and for a
+    file that cannot be read, is no text or is too large."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+        text = codecs.getincrementaldecoder("utf-8")().decode(data, final=len(data) <= FILE_BYTES_MAX)
+    except FileNotFoundError:
+        raise ConfigInvalid(f"{path}: there is no such file; name {wanted}") from None
+    except OSError as error:
+        raise ConfigInvalid(f"{path} cannot be read: {error.strerror}; name {wanted}") from None
+    except UnicodeDecodeError:
+        raise ConfigInvalid(f"{path} is not text: name {wanted}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise ConfigInvalid(f"{path} has more than {FILE_BYTES_MAX:,} bytes: name {wanted}")
+    return parse_yaml(text, source=str(path), aliases=True)
 
 
 def _in_a_line(error: yaml.YAMLError | ValueError) -> str:

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from scribengin.base.clock import Clock
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.base.jvm import JvmUse
+from scribengin.base.names import log_command
 from scribengin.connectors.contract import (
     RECORD_SCHEMA,
     Attempt,
@@ -143,7 +144,7 @@ class LogSink(Sink):
             if not self._config.create:
                 raise LogNotFound(
                     f"sink '{self._name}': there is no log '{log}' in {self._config.namespace}, and `create` is false: "
-                    f"`scribengin log create {log}` makes it"
+                    f"{log_command(self._namespace.path, 'create', log)} makes it"
                 )
             try:
                 self._holds.create_stream(self._namespace, self._config.log.strip("/"), log)

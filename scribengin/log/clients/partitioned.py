@@ -15,6 +15,7 @@ from scribengin.errors import LogError, ScribenginError
 from scribengin.log import DLSN, DlsnRange, LogNamespace
 from scribengin.log.clients.partitioners import Partitioner, check_logs, hash_partitioner, split_batch, split_rows
 from scribengin.log.clients.stream import LogStream, for_each, open_streams
+from scribengin.log.format.records import batch_refusal
 
 
 class PartitionedWriter(ClosedOrAborted):
@@ -56,11 +57,11 @@ class PartitionedWriter(ClosedOrAborted):
         """Append the rows of `batch`, each to the log of its `key`, and return a future for each log that gets any.
 
         What `LogWriter.write_bulk` would raise for one log is raised by that log's future: the rows of the other logs
-        are on their way already. Raises LogError (no rows, keys that are not binary, a partitioner that fails) before
-        anything is written.
+        are on their way already. Raises LogError (no rows, a column that no record has, keys that are not binary, a
+        partitioner that fails) before anything is written.
         """
-        if not batch.num_rows:
-            raise LogError("a batch without rows has no place in any log; leave it out")
+        if (why := batch_refusal(batch)) is not None:
+            raise LogError(f"logs {', '.join(map(repr, self.logs))}: {why}")
         parts = split_batch(batch, self._split(_key_column(batch)))
         return {
             self._streams[stream].log: self._write_part(self._streams[stream], part) for stream, part in parts.items()

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from scribengin.base.records import PAYLOAD
 from scribengin.base.text.counting import many
+from scribengin.base.text.refusals import did_you_mean
 from scribengin.errors import LogError, RecordTooLarge, TransactionIdOutOfOrder
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
@@ -33,6 +34,11 @@ _OVERHEAD_BYTES = _FIXED_BYTES + 1
 """The same, with its share of the null bits."""
 _LARGE_BYTES = 64 * 1024
 """Copying a payload of this size costs more than going round it."""
+PLACE_COLUMNS = ("segment", "entry", "slot", "sequence_id")
+"""What a reader says beside each record: its DLSN and its sequence id."""
+LOG_COLUMN = "log"
+"""And a reader of several logs: which one it is of."""
+_KNOWN_COLUMNS = frozenset((*BODY_SCHEMA.names, *PLACE_COLUMNS, LOG_COLUMN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +94,43 @@ def too_large(log: str, what: str, size: int, config: LogConfig) -> RecordTooLar
     """The error of a payload or key that is larger than the log takes."""
     return RecordTooLarge(
         f"log '{log}': a {what} of {size} bytes, the log takes {config.record_bytes_max}; raise that for its next "
-        f"writer: `scribengin log configure {quote(log)} --set record_bytes_max={size}` (with its --namespace, where "
-        "that is not /logs)"
+        f"writer: {_configure(log, 'record_bytes_max', size)}"
+    )
+
+
+def _configure(log: str, key: str, value: int) -> str:
+    return (
+        f"`scribengin log configure {quote(log)} --set {key}={value}` (with its --namespace, where that is not /logs)"
     )
 
 
 def check_batch(log: str, batch: pa.RecordBatch) -> None:
-    """Raises LogError for what is no batch of records, or has no rows."""
+    """Raises LogError for what is no batch of records, has no rows, or a column that no record has."""
+    if (why := batch_refusal(batch)) is not None:
+        raise LogError(f"log '{log}': {why}")
+
+
+def batch_refusal(batch: pa.RecordBatch) -> str | None:
+    """Why that is no batch of records, whatever its rows hold; None if it is one. What readers say beside the records
+    is passed over: what was read is written as it is."""
     if not isinstance(batch, pa.RecordBatch):
-        raise LogError(
-            f"log '{log}': records come as a pyarrow.RecordBatch, and this is a {type(batch).__name__}: "
+        return (
+            f"records come as a pyarrow.RecordBatch, and this is a {type(batch).__name__}: "
             "write each of `table.to_batches()`, or make one by `pyarrow.record_batch({'payload': [...]})`"
         )
-    if not batch.num_rows:
-        raise LogError(f"log '{log}': a batch without rows has no place in the log; leave it out")
+    names = batch.schema.names
+    if (unknown := next((name for name in names if name not in _KNOWN_COLUMNS), None)) is not None:
+        if PAYLOAD not in names:
+            return _without_payload(names)
+        meant = did_you_mean(unknown, BODY_SCHEMA.names) or f" (there are: {', '.join(BODY_SCHEMA.names)})"
+        return f"a record has no column '{unknown}'{meant}"
+    if len(set(names)) < len(names):
+        return f"two columns are called '{next(name for name in names if names.count(name) > 1)}': drop or rename one"
+    return None if batch.num_rows else "a batch without rows has no place in the log; leave it out"
+
+
+def _without_payload(names: Sequence[str]) -> str:
+    return f"a batch needs the column '{PAYLOAD}' (there are: {', '.join(names) or 'none'})"
 
 
 def no_payload(log: str) -> LogError:
@@ -147,8 +176,7 @@ def body_of_batch(
     Raises LogError (no or null payload, wrong type), RecordTooLarge, TransactionIdOutOfOrder.
     """
     if PAYLOAD not in batch.schema.names:
-        there = ", ".join(batch.schema.names) or "none"
-        raise LogError(f"log '{log}': a batch needs the column '{PAYLOAD}' (there are: {there})")
+        raise LogError(f"log '{log}': {_without_payload(batch.schema.names)}")
     payload = body_column(log, batch, PAYLOAD)
     if payload.null_count:
         raise no_payload(log)
@@ -213,7 +241,8 @@ def atomic_entry(log: str, body: pa.RecordBatch, config: LogConfig) -> EncodedEn
     if body.num_rows > 1 and body.nbytes > config.entry_bytes_max:
         raise RecordTooLarge(
             f"log '{log}': {many(body.num_rows, 'record')} of {body.nbytes} bytes together, the log takes "
-            f"{config.entry_bytes_max} at once; write fewer of them, or raise its entry_bytes_max (`log configure`)"
+            f"{config.entry_bytes_max} at once; write fewer of them, or raise that for its next writer: "
+            + _configure(log, "entry_bytes_max", body.nbytes)
         )
     return encode(body, codec=config.codec)
 

@@ -11,6 +11,7 @@ from pydantic import ValidationInfo, field_validator
 from scribengin.base.failpoints import failpoint
 from scribengin.base.jvm import JvmUse
 from scribengin.base.model import Descriptor
+from scribengin.base.names import log_command
 from scribengin.base.process.machine import MachineIdentity, this_machine
 from scribengin.errors import ConfigInvalid, NamespaceNotBound, StoreElsewhere
 from scribengin.log.metadata.names import NamespaceUri
@@ -119,7 +120,7 @@ def bound(registry: Registry, path: str, uri: str, *, anywhere: bool = False) ->
     if descriptor.moving is not None:
         raise NamespaceNotBound(
             f"{uri} is being moved to {descriptor.moving.location}: wait for that, or if whoever did it has died, "
-            f"finish it by `scribengin log bind --migrate {descriptor.moving.location}`"
+            f"finish it by {log_command(path, 'bind', '--migrate', descriptor.moving.location)}"
         )
     if not anywhere:
         check_machine(descriptor, path)
@@ -135,7 +136,7 @@ def check_machine(descriptor: NamespaceDescriptor, path: str) -> None:
         f"{path} keeps its logs in {descriptor.location} on the machine {machine.name}, and this is "
         f"{this_machine().name}: open it there through a proxy (`scribengin proxy`), or keep logs where all machines "
         "reach them (`scribengin log bind` with hdfs:// or bk://); if that directory is mounted here as well, "
-        f"`scribengin log bind --shared {descriptor.location}`"
+        f"{log_command(path, 'bind', '--shared', descriptor.location)}"
     )
 
 

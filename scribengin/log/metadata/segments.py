@@ -22,6 +22,7 @@ from typing import Literal
 from scribengin.base.commit_log import CommitLogPath
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Descriptor, EntryName, node_name, plain_path
+from scribengin.base.names import log_command
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, SegmentsMoved
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
@@ -40,8 +41,7 @@ from scribengin_registry.errors import (
 )
 
 ATTEMPTS_MAX = 20
-"""How often something is tried again that fails though nothing of the log seems to have moved. A race that was lost is
-no failure: whoever lost it looks again, however often."""
+"""How often something is tried again that fails though nothing of the log has moved. A lost race is no failure."""
 _REVISED_KEPT = 64
 
 
@@ -343,7 +343,7 @@ class LogMetadata:
         return None if node is None else (LogDescriptor.from_bytes(node.data, path=self.path), node.version)
 
     def not_found(self) -> LogNotFound:
-        told = f"there is no log '{self.log}' in {self.namespace}; `scribengin log list` names all"
+        told = f"there is no log '{self.log}' in {self.namespace}; {log_command(self.namespace, 'list')} names all"
         return LogNotFound(told, log=self.log)
 
     def head(self, watch: Watch | None = None) -> tuple[SegmentsHead, int]:

@@ -10,17 +10,9 @@ import pyarrow.compute as pc
 
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import BODY_SCHEMA
-from scribengin.log.format.records import LogRecord
+from scribengin.log.format.records import PLACE_COLUMNS, LogRecord
 
-READ_SCHEMA = pa.schema(
-    [
-        *BODY_SCHEMA,
-        pa.field("segment", pa.int64()),
-        pa.field("entry", pa.int64()),
-        pa.field("slot", pa.int64()),
-        pa.field("sequence_id", pa.int64()),
-    ]
-)
+READ_SCHEMA = pa.schema([*BODY_SCHEMA, *(pa.field(name, pa.int64()) for name in PLACE_COLUMNS)])
 """What `read_batch` returns: a record, its DLSN and its sequence id. Without places it is BODY_SCHEMA."""
 
 _FEW = 32

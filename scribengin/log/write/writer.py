@@ -165,7 +165,8 @@ class LogWriter(ClosedOrAborted):
         """Append the rows of `batch` (at least one): `payload`, and if they are there `txid`, `type`, `key`, `channel`.
 
         Encodes in the caller's thread. Rows without `txid` get one as `write` gives it. Raises as `write`, before
-        anything of the batch is written, and LogError for rows that are no records.
+        anything of the batch is written, and LogError for rows that are no records, or a column that no record has.
+        What a reader says beside the records (`read_batch`) may stay, and is not written.
 
         With `partial` each row counts by itself: the future never raises, and says what became of every row. Rows
         without payload, that are too large, or whose transaction id is out of order are left out, and the others are

@@ -39,7 +39,7 @@ from scribengin.master.state.facts import LastMaintenance, PooledWorker, Recover
 from scribengin.master.state.placement import TaskPlacement
 from scribengin.master.state.spreading import Loads
 from scribengin.master.state.status import StatusPublisher, shown_reports
-from scribengin.master.state.worker_pool import YOUNG_S, WorkerPool
+from scribengin.master.state.worker_pool import COMING_UP_MAX, YOUNG_S, WorkerPool
 
 READERS_PERIOD_S = 0.5
 READERS_PATIENCE_S = 5.0
@@ -335,6 +335,8 @@ class MasterState:
             wanted = None if self.placement.drained() or self.pool.anybody() else 1
         if wanted is not None:
             count = self.pool.plan_workers(wanted, self.placement.load(), now_s, self.workers_since)
+            if self.config.launcher == "local":  # a cluster has a queue; here they would all start at once
+                count = min(count, max(0, COMING_UP_MAX - self.pool.coming_up()))
             self._launch(count, now_s)
         self._actions += self.provide_standby(now_s)
 

@@ -20,6 +20,8 @@ LONG_WAIT_S = 30.0
 """A cluster that has no room for so long is worth a word."""
 GRACE_S = 15.0
 """How long a worker that was removed may take to leave by itself."""
+COMING_UP_MAX = 16
+"""So many workers start at the same time on one machine: what is more waits until they have registered."""
 _MASTER = "master-"
 YOUNG_S = 30.0
 """What dies younger than this died of itself; what lived longer had a reason of the moment."""
@@ -152,6 +154,10 @@ class WorkerPool:
         workers = len(self.executors()) >= wanted and now_s - self._last_death_s >= YOUNG_S
         standbys = [name for name, since_s in self._standbys.items() if now_s - since_s >= YOUNG_S]
         return ["worker"] * workers + ["standby"] * (len(standbys) >= self._standbys_wanted)
+
+    def coming_up(self) -> int:
+        """How many workers were launched, and have not registered yet."""
+        return sum(worker.present and not worker.registered for worker in self.workers.values())
 
     def retiring(self) -> list[PooledWorker]:
         """Workers that are to go as soon as they have given their tasks back."""

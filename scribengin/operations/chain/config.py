@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from pydantic import Field, field_validator
 
 from scribengin.base.model import Config
-from scribengin.base.text.yaml_text import parse_yaml
+from scribengin.base.text.yaml_text import parse_yaml_file
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
 from scribengin.connectors.contract import Endpoint
 from scribengin.connectors.kafka.client.connection import TOPIC, KafkaConnectionConfig
@@ -126,8 +126,8 @@ def is_chain(source: str | Path) -> bool:
     """Whether a file describes a chain rather than one dataflow. False for what cannot be read: that is told by who
     reads it."""
     try:
-        value = parse_yaml(Path(source).read_text(encoding="utf-8"), source=str(source), aliases=True)
-    except (OSError, UnicodeDecodeError, ConfigInvalid):
+        value = parse_yaml_file(Path(source), wanted="") if Path(source).is_file() else None
+    except (OSError, ConfigInvalid):
         return False
     return isinstance(value, dict) and "dataflows" in value
 
@@ -201,13 +201,7 @@ def _overrides_by_flow(overrides: Mapping[str, str], flows: Mapping[str, Any]) -
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError:
-        raise ConfigInvalid(f"{path}: there is no such file; name a chain's file (YAML or JSON)") from None
-    except UnicodeDecodeError:
-        raise ConfigInvalid(f"{path} is not text: name a chain's file (YAML or JSON)") from None
-    value = parse_yaml(text, source=str(path), aliases=True)
+    value = parse_yaml_file(path, wanted="a chain's file (YAML or JSON)")
     if not isinstance(value, dict):
         raise ConfigInvalid(f"{path} holds no mapping: a chain begins with keys like name and dataflows")
     return value

@@ -152,20 +152,30 @@ def kill_chain(registry: Registry, chain: ChainDescriptor, home: Path) -> list[K
     return [kill_dataflow(registry, member.dataflow, home) for member, _ in _there(registry, chain)]
 
 
+def refuse_running(registry: Registry, chain: ChainDescriptor) -> None:
+    """Raise DataflowBusy for a chain of which a dataflow has not ended, and so cannot be deleted."""
+    for member, view in _there(registry, chain):
+        state = view.status().state
+        if state not in (*FINAL_STATES, "deleting"):
+            raise DataflowBusy(
+                f"dataflow '{chain.name}/{member.key}' is {state}: `scribengin stop {chain.name}` first (or kill)"
+            )
+
+
+def refuse_incomplete(registry: Registry, chain: ChainDescriptor) -> None:
+    """Raise DataflowBusy for a chain of which a dataflow is not there."""
+    for _ in _views(registry, chain):
+        pass
+
+
 def delete_chain(registry: Registry, chain: ChainDescriptor, *, force: bool) -> list[StateLeft]:
     """Forget a chain and its dataflows; the logs and topics between them stay. Cut short, it can be asked again.
 
     Returns the state that stays, as `delete_dataflow` does. Raises DataflowBusy, before anything is done
     if one of them runs, and SystemUnreachable.
     """
-    there = list(_there(registry, chain))
-    for member, view in there:
-        state = view.status().state
-        if state not in (*FINAL_STATES, "deleting"):
-            raise DataflowBusy(
-                f"dataflow '{chain.name}/{member.key}' is {state}: `scribengin stop {chain.name}` first (or kill)"
-            )
-    left = [delete_dataflow(view, force=force) for _, view in reversed(there)]
+    refuse_running(registry, chain)
+    left = [delete_dataflow(view, force=force) for _, view in reversed(list(_there(registry, chain)))]
     for config in chain.parsed().dataflows.values():
         release_all_holds(registry, config)  # of those that were never started, because the submission was cut short
     forget_chain(registry, chain.name)

@@ -20,6 +20,7 @@ from scribengin.dataflow.registry.config_node import already_there, owner_of_res
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.view import dataflow_names
 from scribengin.dataflow.round.checkpoints import refuse_unusable
+from scribengin.dataflow.tasks import idle_workers
 from scribengin.errors import (
     ConfigError,
     ConfigInvalid,
@@ -114,9 +115,7 @@ def explain(
             if config.state is not None:
                 refuse_unusable(config.state, here=config.launcher == "local")
         if config.launcher == "local":  # elsewhere it is not this machine that writes
-            for sink in resources.sinks.values():
-                with _collected(errors):
-                    sink.refuse_unwritable()
+            _check_writable(resources, errors)
         with _collected(errors):
             streams = resources.source_streams()
             found = found.model_copy(
@@ -125,6 +124,8 @@ def explain(
                     "tasks": resources.tasks(streams),
                 }
             )
+            if not exists:
+                _check_workers(config, len(found.tasks))
         with _collected(errors):
             if any(not isinstance(error, expected) for error in errors):
                 return _with_problems(found, errors), errors
@@ -172,6 +173,18 @@ def _collected(errors: list[ScribenginError]) -> Iterator[None]:
 def _check_name(registry: Registry, config: DataflowConfig) -> None:
     if config.name in dataflow_names(registry):
         raise already_there(config.name)
+
+
+def _check_writable(resources: OpenedDataflow, errors: list[ScribenginError]) -> None:
+    for sink in resources.sinks.values():
+        with _collected(errors):
+            sink.refuse_unwritable()
+
+
+def _check_workers(config: DataflowConfig, tasks: int) -> None:
+    """Without tasks nobody knows how many there will be."""
+    if tasks and (why := idle_workers(config, tasks)) is not None:
+        raise ConfigInvalid(why)
 
 
 def _check_code(config: DataflowConfig) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from scribengin.errors import DataflowBusy, PositionTruncated, RewindOvertaken, 
 from scribengin.operations.rewind import Rewind, rewind
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.memory.registry import MemoryRegistry
+from scribengin_registry.contract import Operation
 from tests.servers.kafka_memory import MemorySide
 
 EARLIEST, LATEST = StartAt("earliest"), StartAt("latest")
@@ -138,6 +139,29 @@ def test_a_topic_that_is_made_anew_meanwhile_is_rewound_as_what_it_is_now(
     assert offsets(view) == ([0, 0] if at == EARLIEST else [11, 10])
     assert before[0] is not None
     assert all(one is not None and one["topic_id"] != before[0]["topic_id"] for one in positions(view))
+
+
+@pytest.mark.parametrize("at", [EARLIEST, LATEST], ids=str)
+def test_a_topic_that_is_made_anew_again_and_again_is_told_as_that(
+    side: MemorySide, submit: Submit, monkeypatch: pytest.MonkeyPatch, at: StartAt
+) -> None:
+    view = submit()
+    real = MemoryRegistry.commit
+
+    def anew(registry: MemoryRegistry, operations: Sequence[Operation]) -> Any:
+        versions = real(registry, operations)
+        side.delete("in")
+        fill(side)
+        return versions
+
+    monkeypatch.setattr(MemoryRegistry, "commit", anew)
+    with pytest.raises(RewindOvertaken) as told:
+        rewind(view, at, None)
+    assert "the topic was deleted and made anew since" in str(told.value)
+    assert str(told.value).endswith("(it was tried 5 times)")
+    assert ("rewind it to a later place" in str(told.value)) is (at == EARLIEST)
+    assert "on_expired" not in str(told.value), "that is for its rounds, not for a rewind"
+    assert offsets(view) == [READ, READ]
 
 
 @pytest.mark.parametrize("at", [EARLIEST, LATEST], ids=str)

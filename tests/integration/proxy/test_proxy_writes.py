@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from scribengin.errors import LogClosed, OverCapacity, RecordTooLarge, TransactionIdOutOfOrder
+from scribengin.errors import LogClosed, LogError, OverCapacity, RecordTooLarge, TransactionIdOutOfOrder
 from scribengin.log import LogConfig
 from scribengin.proxy.wire.answers import AskDone
 from scribengin.proxy.wire.requests import AskRequest
@@ -44,6 +44,8 @@ def test_a_writer_raises_what_the_log_itself_would(place: ProxiedPlace) -> None:
         writer.write(b"1", txid=100).result(120)
         with pytest.raises(TransactionIdOutOfOrder):
             writer.write(b"2", txid=99)
+        with pytest.raises(LogError, match="a record has no column 'kye': did you mean 'key'"):
+            writer.write_bulk(pa.record_batch({"payload": [b"2"], "kye": [b"k"]}))
         with pytest.raises(TransactionIdOutOfOrder):
             late.write(b"3", txid=7).result(120)
         late.write(b"4", txid=100).result(120)

@@ -293,6 +293,18 @@ def test_all_columns_fit_a_small_terminal(registry: Registry, size: tuple[int, i
     played(registry, play, size=size)
 
 
+def test_a_terminal_that_grows_while_nothing_is_there_has_room_for_long_names(registry: Registry) -> None:
+    async def play(app: MonitorApp, pilot: Pilot[None]) -> None:
+        for width in (200, 120):
+            await pilot.resize_terminal(width, 30)
+            await until(pilot, lambda width=width: app.size.width == width)
+            for name in ("#flows", "#tasks"):
+                table = app.query_one(name, DataTable)
+                await until(pilot, lambda table=table: table.virtual_size.width == app.size.width - 1)
+
+    played(registry, play, size=(80, 24))
+
+
 def test_the_picture_in_the_readme_is_what_it_looks_like(registry: Registry) -> None:
     """To make it anew: delete it, and run this test once."""
     watched.put_three(registry)

@@ -284,6 +284,51 @@ def test_no_size_scrolls_sideways(
         assert (sum(map(int, re.findall(r"\d+", background))) > 384) is (scheme == "light")
 
 
+@pytest.mark.parametrize("width", [400, 320])
+def test_no_word_stands_over_the_edge_of_what_it_is_in(browser: Browser, registry: Registry, width: int) -> None:
+    """Also where names are long and numbers large."""
+    clock = watched.StandingWallClock()
+    now_ms = clock.now_ms()
+    name = "a_rather_long_name_of_a_dataflow_in_WWWWWWWWWW_production"
+    tasks = [watched.task(n, lag=123_456_789, failures=4, behind_s=312.0, now_ms=now_ms) for n in range(2)]
+    watched.put(registry, name, tasks, now_ms=now_ms, reads="flights_of_a_log_with_a_rather_long_WWWW_name/*")
+    watched.put(registry, "counts", [watched.task(0, now_ms=now_ms)], now_ms=now_ms)
+    watched.put_chain(registry, "a_chain_of_a_rather_long_name", ("and_a_long_name_within_it", "counts"))
+    with serving(registry, write=True, clock=clock) as server, opened(browser, server, (width, 800)) as page:
+        expect(page.locator(".flow-node")).to_have_count(2)
+        for tab, sign in {
+            "overview": ".flow-node .name",
+            "": "figure.chart",
+            "tasks": "table.tasks tbody tr",
+            "config": "#config",
+            "history": "main .panel",
+            "logs": "main button:text-is('Look again')",
+        }.items():
+            page.goto(f"{server.url}/#/" if tab == "overview" else f"{server.url}/#/flow/{name}/{tab}")
+            expect(page.locator(sign).first).to_be_visible()
+            kept(page, f"{width}-long-{tab or 'now'}")
+            assert page.evaluate(_OVER_THE_EDGE) == [], tab
+            assert sideways(page) == 0, tab
+
+
+_OVER_THE_EDGE = """() => {
+  const over = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const parent = texts.currentNode.parentElement;
+    const within = parent.closest(".flow-node, .place, .panel, .tile, nav, header, main");
+    if (!within || parent.closest(".unseen, .skip, title, textarea, option, .edge")) continue;
+    const box = (within.querySelector(":scope > rect") ?? within).getBoundingClientRect();
+    const range = document.createRange();
+    range.selectNodeContents(texts.currentNode);
+    for (const one of range.getClientRects()) {
+      if (one.left < box.left - 1 || one.right > box.right + 1) over.push(texts.currentNode.data);
+    }
+  }
+  return over;
+}"""
+
+
 def test_an_empty_registry_says_how_to_begin(browser: Browser, registry: Registry) -> None:
     with serving(registry) as server, opened(browser, server) as page:
         expect(page.get_by_text("There are no dataflows in this registry yet")).to_be_visible()

@@ -10,6 +10,7 @@ import pytest
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.registry.config_node import config_from_bytes, config_to_bytes
 from scribengin.errors import ConfigInvalid
+from scribengin.operations.chain.config import is_chain, load_chain
 
 FLOW: dict[str, Any] = {
     "name": "delays",
@@ -261,6 +262,46 @@ def test_a_file_whose_name_is_like_one_that_there_is_may_be_meant(tmp_path: Path
     (tmp_path / "station.yaml").write_text("")
     with pytest.raises(ConfigInvalid, match=r"station\.yml: there is no such file; .*: did you mean 'station\.yaml'\?"):
         load_config(tmp_path / "station.yml")
+
+
+def test_a_link_to_nothing_is_not_said_to_be_meant_itself(tmp_path: Path) -> None:
+    path = tmp_path / "flow.yaml"
+    path.symlink_to(tmp_path / "gone.yaml")
+    with pytest.raises(ConfigInvalid, match=r"flow\.yaml: there is no such file; name a dataflow descriptor \(.*\)$"):
+        load_config(path)
+
+
+def test_what_is_no_descriptor_by_its_size_or_its_bytes_is_told_without_reading_it_all(tmp_path: Path) -> None:
+    path = tmp_path / "flow.yaml"
+    for content, why in (
+        (b"name: a\n#" + b"x" * 1024 * 1024, "has more than 1,048,576 bytes: name a dataflow descriptor"),
+        (b"\xff" * 2 * 1024 * 1024, "is not text: name a dataflow descriptor"),
+        ("# \u00e9".encode() * 1024 * 1024, "has more than 1,048,576 bytes"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ConfigInvalid, match=why):
+            load_config(path)
+        assert not is_chain(path)
+    with pytest.raises(ConfigInvalid, match="/dev/zero is no file that can be read twice"):
+        load_config("/dev/zero")
+    assert not is_chain("/dev/zero")
+
+
+def test_a_file_that_the_system_does_not_give_is_told_with_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything."""
+    path = tmp_path / "flow.yaml"
+    path.touch()
+
+    def refused(*_arguments: object, **_options: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(
+        ConfigInvalid, match=r"flow\.yaml cannot be read: Permission denied; name a dataflow descriptor"
+    ):
+        load_config(path)
+    with pytest.raises(ConfigInvalid, match=r"flow\.yaml cannot be read: Permission denied; name a chain's file"):
+        load_chain(path)
 
 
 def test_a_missing_file_a_directory_and_a_broken_file_are_named(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pytest
 
 from scribengin.errors import ConfigInvalid, LogError, RecordTooLarge
 from scribengin.log import DLSN, FIRST, LAST, TAIL, LogConfig, LogNamespace, SequenceId, Time, TransactionId
+from scribengin.log.clients import AsyncNamespace, BalancedWriter, MultiReader, PartitionedWriter
 from scribengin.log.format.records import too_large
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble
@@ -65,3 +68,55 @@ def test_what_is_no_batch_is_refused_and_the_writer_goes_on(logs: LogNamespace) 
         with pytest.raises(LogError, match=r"a batch needs the column 'payload' \(there are: value\)"):
             writer.write_bulk(pa.record_batch({"value": [b"a"]}))
         assert writer.write(b"b").result() == DLSN(1, 0, 0)
+
+
+def test_a_column_that_no_record_has_is_refused_and_not_left_out(logs: LogNamespace) -> None:
+    typo = pa.record_batch({"payload": [b"a"], "kye": [b"k"]})
+    with logs.open_writer("log", senders=True) as writer:
+        for write in (writer.write_bulk, writer.write_atomic, partial(writer.write_bulk, partial=True)):
+            with pytest.raises(LogError, match=r"^log 'log': a record has no column 'kye': did you mean 'key'\?$"):
+                write(typo)
+        with pytest.raises(LogError, match="'kye': did you mean 'key'"):
+            writer.write_numbered(typo, sender=bytes(16), number=1)
+        with pytest.raises(LogError, match=r"column 'zone' \(there are: txid, type, channel, key, payload\)$"):
+            writer.write_bulk(pa.record_batch({"payload": [b"a"], "zone": [1]}))
+        assert writer.write(b"b").result() == DLSN(1, 0, 0)
+
+
+def test_a_column_that_stands_twice_is_refused_and_not_left_out(logs: LogNamespace) -> None:
+    columns = [pa.array([b"a"]), pa.array([b"k"]), pa.array([b"l"])]
+    with logs.open_writer("log") as writer, pytest.raises(LogError, match="log 'log': two columns are called 'key'"):
+        writer.write_bulk(pa.RecordBatch.from_arrays(columns, names=["payload", "key", "key"]))
+
+
+def test_what_was_read_of_one_log_or_of_several_is_written_as_it_is(logs: LogNamespace) -> None:
+    with logs.open_writer("log") as writer:
+        writer.write(b"a", key=b"k").result()
+    logs.create("copy")
+    with logs.open_reader("log") as reader, logs.open_writer("copy") as writer:
+        writer.write_bulk(reader.read_batch()).result()
+        with MultiReader(logs, ["log"]) as several:
+            batch = several.read_batch(timeout_s=30)
+            assert batch is not None
+            writer.write_bulk(batch).result()
+    with logs.open_reader("copy") as reader:
+        assert [(record.payload, record.key) for record in reader.read(10)] == [(b"a", b"k"), (b"a", b"k")]
+
+
+async def _write_two(logs: LogNamespace, batch: pa.RecordBatch) -> list[Any]:
+    async with await AsyncNamespace(logs).open_writer("log") as writer:
+        return list(await asyncio.gather(writer.write_bulk(batch), writer.write_atomic(batch), return_exceptions=True))
+
+
+def test_clients_of_logs_refuse_such_a_column_too(logs: LogNamespace) -> None:
+    typo = pa.record_batch({"payload": [b"a"], "kye": [b"k"]})
+    refused = "a record has no column 'kye': did you mean 'key'"
+    assert all(refused in str(one) for one in asyncio.run(_write_two(logs, typo)))
+    with BalancedWriter(logs, ["log"]) as balanced, pytest.raises(LogError, match=refused):
+        balanced.write_bulk(typo)
+    with PartitionedWriter(logs, ["log"]) as partitioned:
+        with pytest.raises(LogError, match=refused):
+            partitioned.write_bulk(typo)
+        table: Any = pa.table({"payload": [b"a"]})
+        with pytest.raises(LogError, match="and this is a Table"):
+            partitioned.write_bulk(table)

@@ -22,7 +22,7 @@ def test_whoever_waits_no_longer_hears_what_goes_on_and_how_to_finish(
 
     for module in (end, operate):
         monkeypatch.setattr(module, "connected", lambda _hosts: nullcontext())
-    monkeypatch.setattr(names, "chain_of", lambda _session, name: SimpleNamespace(name=name))
+    monkeypatch.setattr(names, "chain_of", lambda _session, name: SimpleNamespace(name=name, members=()))
     monkeypatch.setattr(lifecycle, f"{command}_chain", interrupted)
     assert cli.run([command, "pair"]) == 130
     err = capsys.readouterr().err

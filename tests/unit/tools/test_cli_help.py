@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from scribengin_tools.cli import main as cli
 from scribengin_tools.cli.catalogue import EXAMPLES, PANELS
 from scribengin_tools.cli.dataflow import status as status_commands
 from scribengin_tools.cli.registry import nodes as registry_commands
+from tests.house.tree import ROOT as ROOT_FOLDER
 
 ROOT: Any = typer.main.get_command(cli.app)
 
@@ -63,9 +65,50 @@ def test_an_example_is_a_command_line_that_there_is(name: str, capsys: pytest.Ca
     assert f"Example: scribengin {EXAMPLES[name]}" in capsys.readouterr().out, "it is broken into lines: shorten it"
 
 
+def not_there(text: str) -> Iterator[str]:
+    """The commands that a text names, and that there are not, or not with these options."""
+    for quoted in re.findall(r"`(scribengin [^`]*)`", re.sub(r'"\s*\n\s*f?"', "", text)):
+        words, command = quoted.split()[1:], ROOT
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+        name = words[0] if words and getattr(command, "commands", {}) else ""
+        unknown = bool(re.match(r"[a-z]", name)) and "|" not in name  # else it is a word that stands for many
+        meant = [command, *getattr(command, "commands", {}).values()]  # of a group, any of its commands
+        options = {option for one in meant for p in one.params for option in (*p.opts, *p.secondary_opts)} | {"--help"}
+        if unknown or {word.partition("=")[0] for word in words if word.startswith("--")} - options:
+            yield quoted
+
+
+def test_what_pages_and_messages_name_is_there() -> None:
+    texts = [*ROOT_FOLDER.glob("*.md"), *(ROOT_FOLDER / "docs").rglob("*.md")]
+    for folder in ("scribengin", "registry", "tools"):
+        texts += [*(ROOT_FOLDER / folder).rglob("*.py"), *(ROOT_FOLDER / folder).rglob("*.js")]
+    assert {path.name: found for path in texts if (found := [*not_there(path.read_text(encoding="utf-8"))])} == {}
+    assert [*not_there("`scribengin log create --config A=B`, `scribengin log destroy`, `scribengin log list`")] == [
+        "scribengin log create --config A=B",
+        "scribengin log destroy",
+    ]
+
+
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_paragraphs_fill_the_width_of_a_terminal_whatever_it_is(name: str) -> None:
     assert all("\n" not in paragraph for paragraph in (LEAVES[name].help or "").split("\n\n"))
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        (["log", "write", "a", "--key"], "scribengin log write"),
+        (["log", "write", "a", "--kye", "k"], "scribengin log write"),
+        (["stop"], "scribengin stop"),
+        (["--registry"], "scribengin"),
+    ],
+)
+def test_a_wrong_line_leads_to_the_help_of_its_command(
+    line: list[str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(line) == 2
+    assert capsys.readouterr().err.strip().endswith(f"See `{command} --help`")
 
 
 def test_it_says_which_version_it_is(capsys: pytest.CaptureFixture[str]) -> None:

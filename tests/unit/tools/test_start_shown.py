@@ -120,6 +120,7 @@ def test_who_deletes_by_force_hears_where_state_stays(
 ) -> None:
     left = [StateLeft("hdfs://cluster/state/quiet", "all NameNodes are away"), None]
     monkeypatch.setattr(end, "connected", lambda _hosts: nullcontext(view.registry))
+    publish(view, "stopped", rounds=0)
     monkeypatch.setattr(delete, "delete_dataflow", lambda _view, *, force: left[not force])
     for options, times in ((["--force"], 1), ([], 0)):
         assert cli.run(["delete", "quiet", *options]) == 0

@@ -72,8 +72,8 @@ def sinks_page() -> str:
 def log_page() -> str:
     """A log's configuration, and a reader's."""
     begin = (
-        f"# A log's configuration\n\n{_MADE}\n`scribengin log create --config KEY=VALUE` and `log configure` set these "
-        "keys, a [chain](chain.md) has them as\n`logs.<name>.config`, and Python as `LogConfig`.\n"
+        f"# A log's configuration\n\n{_MADE}\n`scribengin log create LOG --set KEY=VALUE` and `log configure` set "
+        "these keys, a [chain](chain.md) has them as\n`logs.<name>.config`, and Python as `LogConfig`.\n"
     )
     reader = "## A reader's\n\nIn Python, as `ReaderConfig`.\n"
     log = _table(LogConfig, (), None)

@@ -155,7 +155,7 @@ def run(arguments: Sequence[str]) -> int:
             code = typer.main.get_command(app).main(rest, prog_name="scribengin", standalone_mode=False)
             sys.stdout.flush()
     except _UsageError as error:
-        return _usage_error(cast(typer.BadParameter, error))
+        return _usage_error(cast(typer.BadParameter, error), rest)
     except ScribenginError as error:
         report(error)
         return error.exit_code
@@ -191,13 +191,25 @@ def without_verbose(arguments: Sequence[str]) -> tuple[list[str], bool]:
     return [*kept, *arguments[end:]], len(kept) < end
 
 
-def _usage_error(error: typer.BadParameter) -> int:
-    command = error.ctx.command_path if error.ctx is not None else "scribengin"
+def _usage_error(error: typer.BadParameter, arguments: Sequence[str]) -> int:
+    command = error.ctx.command_path if error.ctx is not None else _command_of(arguments)
     message = error.format_message()
     if message:  # without one, the help was what there was to say
         stop = "" if message.endswith((".", "?")) else "."
         print_error(f"{message}{stop} See `{command} --help`")
     return error.exit_code
+
+
+def _command_of(arguments: Sequence[str]) -> str:
+    """The command that a line begins with. What has gone wrong with an option does not know whose it is."""
+    command: Any = typer.main.get_command(app)
+    path = ["scribengin"]
+    for word in arguments:
+        command = getattr(command, "commands", {}).get(word)
+        if command is None:
+            break
+        path.append(word)
+    return " ".join(path)
 
 
 def _forget_stdout() -> None:

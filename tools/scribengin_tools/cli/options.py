@@ -63,7 +63,12 @@ InsecureOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ForceOption = Annotated[
-    bool, typer.Option("--force", help="Also where a reader might see records of a stream out of order.")
+    bool,
+    typer.Option(
+        "--force",
+        help="Also where a reader might see records of a stream out of order, "
+        "or more workers on one machine than its tasks can use.",
+    ),
 ]
 SecretsOption = Annotated[bool, typer.Option("--secrets", help="Show what looks like a secret, too.")]
 SetOption = Annotated[
@@ -80,6 +85,14 @@ NameArgument = Annotated[
     typer.Argument(
         metavar="NAME",
         help="A dataflow, CHAIN/NAME for one of a chain, or a chain where that makes sense.",
+        show_default=False,
+    ),
+]
+NamesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME...",
+        help="Dataflows, CHAIN/NAME for one of a chain, or chains.",
         show_default=False,
     ),
 ]

@@ -7,6 +7,7 @@ from contextlib import closing
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from scribengin.base.names import log_command
 from scribengin.base.text.counting import many
 from scribengin.errors import ConfigInvalid, EndOfStream, InconsistentLog, LogNotFound
 from scribengin.log import DLSN, Codec, LogConfig, LogNamespace, TakenBack
@@ -63,7 +64,8 @@ def purged(namespace: LogNamespace, log: str) -> str:
 def compressed(namespace: LogNamespace, log: str, codec: Codec | None) -> str:
     """Make the copies that are missing. Raises LogNotFound, ConfigInvalid (no codec), LogWriteFailed, DamagedEntry."""
     if codec is None and namespace.inspect(log).metadata_check.log.config.copy_codec is None:
-        raise ConfigInvalid(f"log '{log}' has no copy_codec: say --codec zstd, or configure the log with one")
+        how = log_command(namespace.path, "configure", log, "--set", "copy_codec=zstd")
+        raise ConfigInvalid(f"log '{log}' has no copy_codec: say --codec zstd, or {how} first")
     return f"{many(namespace.compress(log, codec), 'segment')} compressed"
 
 
@@ -71,7 +73,8 @@ def offloaded(namespace: LogNamespace, log: str) -> str:
     """Make the cold copies that are missing. Raises LogNotFound, ConfigInvalid (no cold_url), LogWriteFailed,
     StoreUnreachable, DamagedEntry."""
     if namespace.inspect(log).metadata_check.log.config.cold_url is None:
-        raise ConfigInvalid(f"log '{log}' has no cold_url: `scribengin log configure {log} --set cold_url=...` first")
+        how = log_command(namespace.path, "configure", log, "--set", "cold_url=URL")
+        raise ConfigInvalid(f"log '{log}' has no cold_url: {how} first")
     return f"{many(namespace.offload(log), 'segment')} copied to cold storage"
 
 

@@ -126,8 +126,9 @@ class MonitorApp(App[None]):
 
     def on_resize(self, event: Resize) -> None:
         """The terminal has another size."""
-        if self._found:
+        if self._table("#flows").columns:  # else it is not mounted yet, and will fit then
             self._fit(event.size.width)
+        if self._found:
             self._show()
 
     def _fit(self, width: int) -> None:

@@ -19,8 +19,8 @@ from scribengin.operations.editing import (
     edit_config,
     from_yaml,
     refuse_invalid,
-    refuse_reordering,
     refuse_unless_led,
+    refuse_unmeant,
     replace_config,
     rolled_back,
     verdict,
@@ -77,7 +77,7 @@ class WebActions:
             plan = plan_edit(found.value, config, running=bool(view.workers()))
             checked |= {"changes": list(plan.changes), "actions": list(plan.actions)}
             refuse_invalid(view, config)
-            refuse_reordering(view, found.value, config)
+            refuse_unmeant(view, found.value, config)
         except (ConfigError, DataflowBusy) as error:
             checked["error"] = in_plain_words(error)
         return checked

@@ -47,28 +47,36 @@ def begin_of(
     Raises PositionTruncated with policy `error` when records were lost that had not been read, and DataflowError when
     the partition ends before the position: a leader may take a moment to find its end, so it deserves another try.
     """
-    made_anew = bool(position.topic_id and ends.topic_id and position.topic_id != ends.topic_id)
-    if not made_anew and ends.end < position.offset:
+    lost = lost_records(position, ends)
+    if not lost and ends.end < position.offset:
         raise DataflowError(
             f"{what}: everything before offset {position.offset} was read, and the partition ends at {ends.end} now: "
             "its cluster has lost records (an unclean election?), and what is written there next would be taken for "
             f'read; to go on from the end write {{"offset": {ends.end}}} into the stream\'s commit log'
         )
-    if not made_anew and ends.begin <= position.offset:
+    if not lost:
         return position, None
-    lost = (
-        f"{what}: the topic was deleted and made anew since offset {position.offset} was reached"
-        if made_anew
-        else f"{what}: offset {position.offset} is wanted, and the first one that is still there is {ends.begin}"
-    )
     there = f"offsets {ends.begin} to {ends.end} are there now"
     if policy == "error":
         raise PositionTruncated(
-            f"{lost} ({there}). Choose: `on_expired: earliest` goes on at {ends.begin}, `on_expired: latest` at "
-            f"{ends.end}; for another place write its offset into the stream's commit log, as in "
+            f"{what}: {lost} ({there}). Choose: `on_expired: earliest` goes on at {ends.begin}, `on_expired: latest` "
+            f"at {ends.end}; for another place write its offset into the stream's commit log, as in "
             '{"offset": 17}; or delete the dataflow and submit it with another `start` (a time, for example)'
         )
     chosen = ends.begin if policy == "earliest" else ends.end
-    skipped = "" if made_anew else f", {chosen - position.offset} offsets were skipped"
-    told = f"{lost}; going on at offset {chosen}, as `on_expired: {policy}` says{skipped} ({there})"
+    skipped = "" if _made_anew(position, ends) else f", {chosen - position.offset} offsets were skipped"
+    told = f"{what}: {lost}; going on at offset {chosen}, as `on_expired: {policy}` says{skipped} ({there})"
     return KafkaPosition(chosen, ends.topic_id), told
+
+
+def lost_records(position: KafkaPosition, ends: PartitionEnds) -> str:
+    """Why what `position` names is not there any more; "" if it is, or is to come."""
+    if _made_anew(position, ends):
+        return f"the topic was deleted and made anew since offset {position.offset} was reached"
+    if ends.begin > position.offset:
+        return f"offset {position.offset} is wanted, and the first one that is still there is {ends.begin}"
+    return ""
+
+
+def _made_anew(position: KafkaPosition, ends: PartitionEnds) -> bool:
+    return bool(position.topic_id and ends.topic_id and position.topic_id != ends.topic_id)

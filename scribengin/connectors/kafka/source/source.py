@@ -10,7 +10,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -32,10 +32,10 @@ from scribengin.connectors.kafka.source.columns import SCHEMA
 from scribengin.connectors.kafka.source.config import EARLIEST, LATEST, KafkaSourceConfig, time_ms
 from scribengin.connectors.kafka.source.mirror import GroupMirror
 from scribengin.connectors.kafka.source.offsets import PartitionWatch
-from scribengin.connectors.kafka.source.position import KafkaPosition, begin_of
+from scribengin.connectors.kafka.source.position import KafkaPosition, begin_of, lost_records
 from scribengin.connectors.kafka.source.reading import KafkaSplit, Reading
 from scribengin.connectors.kafka.source.watching import Watch
-from scribengin.errors import ConfigInvalid, ScribenginError, SourceMissing
+from scribengin.errors import ConfigInvalid, PositionTruncated, ScribenginError, SourceMissing
 
 _LOG = logging.getLogger(__name__)
 
@@ -226,9 +226,9 @@ class KafkaStreamReader(SourceStreamReader):
 
     def refuse_gone(self, position: Position) -> None:
         wanted = KafkaPosition.parse(position, what=self._what)
-        ends = self._shared.looks.now(self._partition)
-        known = replace(ends, end=max(wanted.offset, ends.end))  # a new leader may take a moment to find its end
-        begin_of(wanted, known, "error", what=self._what)  # `on_expired` would pass over what is there, or begin later
+        # `on_expired` would pass over what is there, or begin later.
+        if lost := lost_records(wanted, self._shared.looks.now(self._partition)):
+            raise PositionTruncated(f"{self._what}: {lost}")
 
     def ended(self, position: Position) -> bool:
         """Never without `until`."""

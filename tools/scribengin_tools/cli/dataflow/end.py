@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scribengin.base.text.counting import many
-from scribengin_tools.cli.options import NameArgument, RegistryOption, connected
+from scribengin_tools.cli.options import NameArgument, NamesArgument, RegistryOption, connected
 from scribengin_tools.rendering.text import left_of_chain, note, working
 
 if TYPE_CHECKING:
     from scribengin.dataflow.registry.descriptors import DataflowStatus
+    from scribengin.dataflow.registry.view import DataflowView
     from scribengin.operations.chain.registry import ChainDescriptor
+    from scribengin.operations.names import Meant
     from scribengin_registry.contract import Registry
 
 
@@ -25,7 +29,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def stop(
-    name: NameArgument,
+    names: NamesArgument,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Return when it has stopped, or at once.")] = True,
     timeout_s: Annotated[
         float | None,
@@ -39,74 +43,65 @@ def stop(
     ] = None,
     registry: RegistryOption = None,
 ) -> None:
-    """Stop a dataflow or a chain in order: drain, commit, leave.
+    """Stop dataflows or chains in order: drain, commit, leave.
 
     Every task finishes its round and commits it, then workers and masters leave. A chain stops from its sources down:
     each dataflow reads on until everything that those before it wrote is committed. If one cannot, because it has no
     workers or its source is paused, that is said, and it and those behind it run on. What a sink of files has not
     merged yet is merged before the last master leaves.
 
+    Of several, all are looked at before the first is asked. Dataflows stop side by side, then chains one after the
+    other.
+
     Exit code 1 if a dataflow failed instead. Ctrl-C stops waiting: a dataflow goes on stopping; of a chain, those that
     had not been asked run on, and `stop` goes on from there.
     """
     from scribengin.dataflow.registry.descriptors import FINAL_STATES
     from scribengin.errors import ConfigInvalid
-    from scribengin.operations.lifecycle import (
-        await_masters_gone,
-        ended_badly,
-        refuse_without_master,
-        set_desired_state,
-        wait_for_state,
-    )
-    from scribengin.operations.names import chain_of, view_of
+    from scribengin.operations.chain.lifecycle import refuse_incomplete
+    from scribengin.operations.lifecycle import refuse_without_master, set_desired_state
+    from scribengin.operations.names import all_meant
 
     with connected(registry) as session:
-        if chain := chain_of(session, name):
-            _stop_chain(session, chain, wait=wait, timeout_s=timeout_s)
-            return
-        if timeout_s is not None:
+        meant = all_meant(session, names)
+        chains = [one.chain for one in meant if one.chain is not None]
+        views = [one.views[0] for one in meant if one.chain is None]
+        if timeout_s is not None and views:
             raise ConfigInvalid("--timeout goes with a chain: what has not drained by then still has to")
-        view = view_of(session, name)
-        before = view.status()
-        if before.state in FINAL_STATES:
-            print(f"dataflow '{name}' was {before.state} already")
-            return
-        refuse_without_master(view)
-        set_desired_state(view, "stopped")
-        if not wait:
-            print(f"dataflow '{name}' is asked to stop; `scribengin status {name}` shows how far it is")
-            return
-        left = f"'{name}' goes on stopping; `scribengin status {name}` shows how far it is"
-        with working(f"stopping '{name}'", left=left) as progress:
-            status = wait_for_state(
-                view,
-                lambda s: s.state in FINAL_STATES,
-                lambda s: progress(f"stopping '{name}': {_progress(s)}"),
-                asked="stopped",
+        if not wait and chains:
+            raise ConfigInvalid(
+                "--no-wait goes with one dataflow: a chain stops one after the other, as this command asks"
             )
-            await_masters_gone(view)
-    if status.state == "failed":
-        raise ended_badly(status)
-    print(f"dataflow '{name}' is {status.state}")
+        for chain in chains:
+            refuse_incomplete(session, chain)
+        asked = [view for view in views if view.status().state not in FINAL_STATES]
+        for view in asked:
+            refuse_without_master(view)
+        for view in views:
+            if view not in asked:
+                print(f"dataflow '{view.dataflow}' was {view.status().state} already")
+        for view in asked:
+            set_desired_state(view, "stopped")
+        if not wait:
+            for view in asked:
+                name = view.dataflow
+                print(f"dataflow '{name}' is asked to stop; `scribengin status {name}` shows how far it is")
+            return
+        later = f"; not asked yet: {', '.join(chain.name for chain in chains)}" if chains else ""
+        stops = [partial(_await_stopped, view, asked[n:], later) for n, view in enumerate(asked)]
+        stops += [partial(_stop_chain, session, chain, timeout_s=timeout_s) for chain in chains]
+        _all_of(stops)
 
 
-def kill(name: NameArgument, registry: RegistryOption = None) -> None:
-    """End every process of a dataflow or a chain on this machine, or its applications on YARN, at once.
+def kill(names: NamesArgument, registry: RegistryOption = None) -> None:
+    """End every process of dataflows or chains on this machine, or their applications on YARN, at once.
 
     Nothing is lost or written twice by that: what was not committed is rolled back and read again when it next runs.
     """
-    from scribengin.launcher.local.launcher import scribengin_home
-    from scribengin.operations.chain.lifecycle import kill_chain
-    from scribengin.operations.lifecycle import kill_dataflow
-    from scribengin.operations.names import chain_of, view_of
+    from scribengin.operations.names import all_meant
 
     with connected(registry) as session:
-        if chain := chain_of(session, name):
-            for one in kill_chain(session, chain, scribengin_home()):
-                print(one.line)
-            return
-        killed = kill_dataflow(session, view_of(session, name).dataflow, scribengin_home())
-    print(killed.line if killed.anything else f"dataflow '{name}' was {killed.state_before} already, nothing ran")
+        _all_of([partial(_kill, session, one) for one in all_meant(session, names)])
 
 
 def release_holds(name: NameArgument, registry: RegistryOption = None) -> None:
@@ -133,7 +128,7 @@ def release_holds(name: NameArgument, registry: RegistryOption = None) -> None:
 
 
 def delete(
-    name: NameArgument,
+    names: NamesArgument,
     force: Annotated[
         bool,
         typer.Option(
@@ -144,39 +139,110 @@ def delete(
     ] = False,
     registry: RegistryOption = None,
 ) -> None:
-    """Forget a dataflow or a chain that does not run.
+    """Forget dataflows or chains that do not run.
 
-    Its configuration, its positions and its claim on its sinks go, and its processes' logs on this machine; what its
-    sinks hold stays. A dataflow of that name begins at the start of its sources again.
+    Their configuration, their positions and their claims on sinks go, and their processes' logs on this machine; what
+    their sinks hold stays. A dataflow of that name begins at the start of its sources again.
+
+    Of several, none is deleted while one of them runs, or is not there.
     """
-    from scribengin.operations.chain.lifecycle import delete_chain
-    from scribengin.operations.delete import delete_dataflow
-    from scribengin.operations.names import chain_of, view_of
+    from scribengin.operations.chain import lifecycle as chains
+    from scribengin.operations.delete import refuse_running
+    from scribengin.operations.names import all_meant
 
     with connected(registry) as session:
-        chain = chain_of(session, name)
-        if chain is not None:
-            left = delete_chain(session, chain, force=force)
-        else:
-            stays = delete_dataflow(view_of(session, name), force=force)
-            left = [] if stays is None else [stays]
-    print(f"{'dataflow' if chain is None else 'chain'} '{name}' is deleted")
-    note("what it wrote stays where it is")
+        meant = all_meant(session, names)
+        for one in meant:
+            if one.chain is not None:
+                chains.refuse_running(session, one.chain)
+            else:
+                refuse_running(one.views[0])
+        for number, one in enumerate(meant):
+            try:
+                _delete(session, one, force=force)
+            except BaseException:
+                if rest := [other.name for other in meant[number + 1 :]]:
+                    note(f"not deleted either: {', '.join(rest)}")
+                raise
+    note("what it wrote stays where it is" if len(meant) == 1 else "what they wrote stays where it is")
+
+
+def _delete(session: Registry, meant: Meant, *, force: bool) -> None:
+    from scribengin.operations.chain.lifecycle import delete_chain
+    from scribengin.operations.delete import delete_dataflow
+
+    if meant.chain is not None:
+        left = delete_chain(session, meant.chain, force=force)
+    else:
+        stays = delete_dataflow(meant.views[0], force=force)
+        left = [] if stays is None else [stays]
+    print(f"{'dataflow' if meant.chain is None else 'chain'} '{meant.name}' is deleted", flush=True)
     for state in left:
         note(
             f"state stays in {state.directory}, and could not be removed: {state.why}; remove it by hand once it can be"
         )
 
 
-def _stop_chain(session: Registry, chain: ChainDescriptor, *, wait: bool, timeout_s: float | None) -> None:
-    from scribengin.errors import ConfigInvalid
+def _kill(session: Registry, meant: Meant) -> None:
+    from scribengin.launcher.local.launcher import scribengin_home
+    from scribengin.operations.chain.lifecycle import kill_chain
+    from scribengin.operations.lifecycle import kill_dataflow
+
+    if meant.chain is not None:
+        for one in kill_chain(session, meant.chain, scribengin_home()):
+            print(one.line, flush=True)
+        return
+    killed = kill_dataflow(session, meant.views[0].dataflow, scribengin_home())
+    nothing = f"dataflow '{meant.name}' was {killed.state_before} already, nothing ran"
+    print(killed.line if killed.anything else nothing, flush=True)
+
+
+def _await_stopped(view: DataflowView, asked: Sequence[DataflowView], later: str) -> None:
+    """Until it has stopped. `asked` are all that are not known to have stopped, and `later` says what is not asked."""
+    from scribengin.dataflow.registry.descriptors import FINAL_STATES
+    from scribengin.operations.lifecycle import await_masters_gone, ended_badly, wait_for_state
+
+    name = view.dataflow
+    left = f"'{name}' goes on stopping; `scribengin status {name}` shows how far it is"
+    if len(asked) > 1:
+        left = f"{', '.join(one.dataflow for one in asked)} go on stopping; `scribengin list` shows how far they are"
+    with working(f"stopping '{name}'", left=left + later) as progress:
+        status = wait_for_state(
+            view,
+            lambda s: s.state in FINAL_STATES,
+            lambda s: progress(f"stopping '{name}': {_progress(s)}"),
+            asked="stopped",
+        )
+        await_masters_gone(view)
+    if status.state == "failed":
+        raise ended_badly(status)
+    print(f"dataflow '{name}' is {status.state}", flush=True)
+
+
+def _all_of(acts: Sequence[Callable[[], None]]) -> None:
+    """Do all of it, also where a dataflow stands in the way of its own. Raises what did, the others' being told: one
+    that ends the command with 1, if there is one, and not with 2."""
+    from scribengin.errors import DataflowError, LauncherError
+
+    failures: list[DataflowError | LauncherError] = []
+    for act in acts:
+        try:
+            act()
+        except (DataflowError, LauncherError) as error:
+            failures.append(error)
+    failures.sort(key=lambda failure: failure.exit_code, reverse=True)
+    for failure in failures[:-1]:
+        note(str(failure))
+    if failures:
+        raise failures[-1]
+
+
+def _stop_chain(session: Registry, chain: ChainDescriptor, *, timeout_s: float | None) -> None:
     from scribengin.operations.chain.lifecycle import stop_chain
 
-    if not wait:
-        raise ConfigInvalid("--no-wait goes with one dataflow: a chain stops one after the other, as this command asks")
     with working(f"stopping chain '{chain.name}'", left=left_of_chain(chain.name, "stop", "stopping")) as progress:
         stop_chain(session, chain, progress, timeout_s=timeout_s)
-    print(f"chain '{chain.name}' is stopped")
+    print(f"chain '{chain.name}' is stopped", flush=True)
 
 
 def _progress(status: DataflowStatus) -> str:

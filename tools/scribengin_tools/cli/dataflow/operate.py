@@ -156,7 +156,7 @@ def restart(
     change the same. Without FLOW, it asks before it takes code from a directory that you have not submitted.
     """
     from scribengin.launcher.local.launcher import scribengin_home
-    from scribengin.operations.editing import refuse_reordering
+    from scribengin.operations.editing import refuse_unmeant
     from scribengin.operations.lifecycle import start_again
     from scribengin.operations.names import view_of
     from scribengin.operations.restart import (
@@ -183,7 +183,7 @@ def restart(
         with console(stderr=True).status(f"stopping '{name}' ..."):
             refuse_overtaken(view, base, config)
             if not force:
-                refuse_reordering(view, base.value, config)
+                refuse_unmeant(view, base.value, config)
             stop_for_restart(view)
         edited = put_in_force(view, base, config, scribengin_home())
         if edited.meanwhile:

@@ -32,6 +32,7 @@ export function graphPanel() {
     drawing.append(edges, nodes);
     keyed(edges, plan.edges, (e) => `${e.from} ${e.to} ${e.name}`, edgeElement, () => {});
     keyed(nodes, plan.nodes, (n) => n.id, nodeElement, () => {});
+    for (const place of nodes.querySelectorAll(".place")) setFitting(place.querySelector("text"), place.dataset.label, Number(place.dataset.room));
     drawing.plan = plan;
   }
 
@@ -170,10 +171,13 @@ function markers() {
 
 function nodeElement(node) {
   if (node.kind === "place") {
-    return s("g", { class: "place", transform: `translate(${node.x} ${node.y})` },
+    const place = s("g", { class: "place", transform: `translate(${node.x} ${node.y})` },
       s("title", {}, node.label),
       s("rect", { width: node.width, height: node.height, rx: node.height / 2 }),
-      s("text", { x: node.width / 2, y: node.height / 2 + 4, "text-anchor": "middle" }, cut(node.label, Math.floor(node.width / 7))));
+      s("text", { x: node.width / 2, y: node.height / 2 + 4, "text-anchor": "middle" }));
+    place.dataset.label = node.label;
+    place.dataset.room = node.width - 16;
+    return place;
   }
   const link = s("a", { href: `#/flow/${encodeURIComponent(node.label)}`, class: "flow-node", transform: `translate(${node.x} ${node.y})` },
     s("title", {}),
@@ -182,7 +186,7 @@ function nodeElement(node) {
     s("text", { class: "name", x: 29, y: 21 }),
     s("text", { class: "facts", x: 11, y: 42 }));
   link.dataset.flowNode = node.label;
-  link.dataset.room = Math.floor((node.width - 34) / 7.4); // characters that a name may take
+  link.dataset.room = node.width - 37; // for the name
   return link;
 }
 
@@ -190,7 +194,10 @@ function paintNode(element, flow) {
   if (!flow) return;
   setAttribute(element, "class", `flow-node ${kindOf(flow.state)}`);
   const where = flow.chain ? `${flow.chain} / ${flow.key}` : flow.name;
-  setText(element.querySelector(".name"), cut(where, Number(element.dataset.room)));
+  if (element.dataset.where !== where) {
+    element.dataset.where = where;
+    setFitting(element.querySelector(".name"), where, Number(element.dataset.room));
+  }
   const told = flow.state === "unreadable" ? "cannot be read"
     : ["running", "stalled", "leaderless"].includes(flow.state) ? `${short(flow.in_per_s)} → ${rate(flow.out_per_s)}` : "";
   setText(element.querySelector(".facts"), `${flow.state}${told ? ` · ${told}` : ""}`);
@@ -240,4 +247,13 @@ function paintEdge(element, flow) {
   setText(element.querySelector("title"), `${edge.flow} ${edge.direction} ${reads ? "its source" : "its sink"} ${edge.name}: ${rate(perSecond)}${sum}${reads ? `, ${told} wait` : ""}`);
 }
 
-const cut = (text, characters) => (text.length > characters ? `${text.slice(0, Math.max(1, characters - 1))}…` : text);
+const pen = document.createElement("canvas").getContext("2d");
+
+/* As much of the text as there is room for, as it is drawn: letters are not equally wide. */
+function setFitting(element, text, room) {
+  pen.font = getComputedStyle(element).font;
+  const fits = (words) => pen.measureText(words).width <= room;
+  let characters = text.length;
+  while (characters > 1 && !fits(characters < text.length ? `${text.slice(0, characters)}…` : text)) characters -= 1;
+  setText(element, characters < text.length ? `${text.slice(0, characters)}…` : text);
+}

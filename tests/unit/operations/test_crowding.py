@@ -1,0 +1,112 @@
+"""More workers on one machine than its dataflow has work for: refused, wherever they are asked for, unless meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.connectors import Environment
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.errors import ConfigInvalid
+from scribengin.log import LogNamespace
+from scribengin.operations.editing import edit_config, replace_config
+from scribengin.operations.submit.explain import explain
+from scribengin.spark.transform.spec import CheckedPlan
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory.segments import MEMORY_STORE
+from scribengin_tools.web.actions import WebActions
+
+WORDS = (
+    "workers: 5,000 on one machine, and 'flow' has 2 tasks: who has none does nothing, and takes memory; say "
+    "16 at most, or `scribengin config set flow workers=5000 --force`"
+)
+
+
+@pytest.fixture
+def registry() -> Iterator[MemoryRegistry]:
+    with MemoryEnsemble().connect() as session:
+        yield session
+
+
+def config(**more: Any) -> DataflowConfig:
+    value = {
+        "name": "flow",
+        "sources": {"src": {"kind": "log", "logs": "in/*"}},
+        "sinks": {"out": {"kind": "log", "log": "out"}},
+        "sql": "SELECT payload FROM src",
+        **more,
+    }
+    return DataflowConfig.parse(value, source="the test")
+
+
+def submitted(registry: MemoryRegistry, tasks: int = 2, **more: Any) -> DataflowView:
+    view = DataflowView(registry, "flow")
+    view.submit(config(**more), [], SYSTEM_CLOCK.now_ms())
+    view.set_status(view.status().model_copy(update={"tasks_total": tasks}))
+    return view
+
+
+def workers(count: int, **more: Any) -> Callable[[DataflowConfig], DataflowConfig]:
+    return lambda config: config.model_copy(update={"workers": count, **more})
+
+
+def test_an_edit_of_any_kind_is_refused_before_it_is_written(registry: MemoryRegistry) -> None:
+    flow = submitted(registry)
+    with pytest.raises(ConfigInvalid) as refused:
+        edit_config(flow, workers(5000))
+    assert str(refused.value) == WORDS
+    with pytest.raises(ConfigInvalid):
+        replace_config(flow, flow.config_to_edit(), workers(5000)(flow.config_to_edit().value))
+    page = WebActions(registry)
+    text = page.config("flow")["text"].replace("workers: 1", "workers: 5000")
+    assert page.check("flow", text, 0)["error"] == WORDS
+    assert flow.config().version == 0
+    assert edit_config(flow, workers(5000), force=True).written
+
+
+def test_each_task_may_have_a_worker_and_one_in_reserve(registry: MemoryRegistry) -> None:
+    flow = submitted(registry, tasks=20)
+    assert edit_config(flow, workers(40)).written
+    with pytest.raises(ConfigInvalid, match=r"'flow' has 20 tasks.* say 40 at most"):
+        edit_config(flow, workers(41))
+    assert edit_config(flow, workers(100, tasks=50)).written
+
+
+def test_a_few_are_taken_where_no_task_is_known(registry: MemoryRegistry) -> None:
+    flow = submitted(registry, tasks=0)
+    assert edit_config(flow, workers(16)).written
+    with pytest.raises(ConfigInvalid, match="'flow' has 0 tasks"):
+        edit_config(flow, workers(17))
+
+
+def test_what_is_there_may_stay_and_become_less(registry: MemoryRegistry) -> None:
+    flow = submitted(registry, workers=100)
+    assert edit_config(flow, lambda config: config.model_copy(update={"stalled_after_s": 5.0})).written
+    assert edit_config(flow, workers(50)).written
+
+
+def test_a_cluster_has_a_queue_of_its_own(registry: MemoryRegistry) -> None:
+    assert edit_config(submitted(registry, launcher="yarn"), workers(5000)).written
+
+
+def test_it_is_not_submitted_either(registry: MemoryRegistry) -> None:
+    disk = MemoryDisk("crowd")
+    LogNamespace.bind("/logs", disk.name, registry=registry, store=MEMORY_STORE)
+    with LogNamespace.open("/logs", registry=registry) as logs:
+        logs.create("in/0")
+        logs.create("in/1")
+    environment = Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES)
+
+    def problems(*, exists: bool = False, **more: Any) -> list[str]:
+        wanted = config(**more)
+        return explain(registry, wanted, environment, lambda _: CheckedPlan({}, {}, ()), exists=exists)[0].problems
+
+    assert problems(workers=5000) == [WORDS]
+    assert problems(workers=16) == []
+    assert problems(workers=5000, exists=True) == [], "it was meant when it was said"

@@ -1,0 +1,180 @@
+"""`stop`, `kill` and `delete` of several: all are looked at before the first is touched, and each has its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dataflow.config import load_config
+from scribengin.dataflow.registry.descriptors import DataflowState
+from scribengin.dataflow.registry.view import DataflowView, dataflow_names
+from scribengin.errors import ContainerUnreachable, DataflowBusy
+from scribengin.log import LogNamespace
+from scribengin.operations import delete as deleting
+from scribengin.operations import lifecycle
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory.segments import MEMORY_STORE
+from scribengin_tools.cli import main as cli
+from scribengin_tools.cli.dataflow import end
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[MemoryRegistry]:
+    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path))
+    disk = MemoryDisk("several")
+    with MemoryEnsemble().connect() as session:
+        LogNamespace.bind("/logs", disk.name, registry=session, store=MEMORY_STORE)
+        monkeypatch.setattr(end, "connected", lambda _hosts: nullcontext(session))
+        yield session
+
+
+def put(registry: MemoryRegistry, name: str, state: DataflowState, *, led: bool = True) -> DataflowView:
+    config = load_config(
+        {
+            "name": name,
+            "sources": {"src": {"kind": "log", "logs": "in/*"}},
+            "sinks": {"out": {"kind": "log", "log": f"out-{name}"}},
+            "sql": "SELECT payload FROM src",
+        }
+    )
+    view = DataflowView(registry, name)
+    view.submit(config, [], SYSTEM_CLOCK.now_ms())
+    view.set_status(view.status().model_copy(update={"state": state}))
+    if led:
+        registry.create(f"{view.paths.master}/somebody", ephemeral=True)
+    return view
+
+
+def at_once(monkeypatch: pytest.MonkeyPatch, **states: DataflowState) -> None:
+    """The dataflows end as soon as they are asked, as these."""
+    asked = lifecycle.set_desired_state
+
+    def ends(view: DataflowView, wanted: str, by: str | None = None) -> bool:
+        changed = asked(view, wanted, by)  # type: ignore[arg-type]
+        view.set_status(view.status().model_copy(update={"state": states[view.dataflow]}))
+        view.registry.delete(f"{view.paths.master}/somebody")
+        return changed
+
+    monkeypatch.setattr(lifecycle, "set_desired_state", ends)
+
+
+def test_each_is_stopped_and_said(
+    registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        put(registry, name, "running")
+    put(registry, "c", "killed", led=False)
+    at_once(monkeypatch, a="stopped", b="finished")
+    assert cli.run(["stop", "a", "b", "c"]) == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == [
+        "dataflow 'a' is stopped",
+        "dataflow 'b' is finished",
+        "dataflow 'c' was killed already",
+    ]
+
+
+def test_one_that_fails_keeps_no_other_from_its_end_and_ends_the_command_with_1(
+    registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        put(registry, name, "running")
+    at_once(monkeypatch, a="failed", b="stopped")
+    assert cli.run(["stop", "a", "b"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "dataflow 'b' is stopped\n"
+    assert "dataflow 'a' is failed: see `scribengin history a`" in err
+
+
+def test_nothing_is_asked_to_stop_where_one_has_nobody_to_stop_it(
+    registry: MemoryRegistry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = put(registry, "a", "running")
+    put(registry, "b", "running", led=False)
+    for names, said in ((("a", "b"), "'b' has no master any more"), (("a", "none"), "there is no dataflow 'none'")):
+        assert cli.run(["stop", *names]) == 2
+        out, err = capsys.readouterr()
+        assert (out, said in err) == ("", True)
+    assert first.config().version == 0
+
+
+def test_who_waits_no_longer_hears_of_all_that_go_on_stopping(
+    registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        put(registry, name, "running")
+
+    def leave(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lifecycle, "wait_for_state", leave)
+    assert cli.run(["stop", "a", "b"]) == 130
+    assert "a, b go on stopping; `scribengin list` shows how far they are" in capsys.readouterr().err
+    assert [DataflowView(registry, name).config().value.desired_state for name in "ab"] == ["stopped", "stopped"]
+
+
+def test_none_is_deleted_while_one_runs_or_is_not_there_or_is_named_twice(
+    registry: MemoryRegistry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(registry, "a", "stopped", led=False)
+    put(registry, "b", "running")
+    for names, said in (
+        (("a", "b"), "dataflow 'b' is running: stop it first"),
+        (("a", "none"), "there is no dataflow 'none'"),
+        (("a", "a"), "'a' and 'a' mean the same dataflow: name it once"),
+    ):
+        assert cli.run(["delete", *names]) == 2
+        out, err = capsys.readouterr()
+        assert (out, said in err) == ("", True)
+    assert dataflow_names(registry) == ["a", "b"]
+    put(registry, "c", "failed", led=False)
+    assert cli.run(["delete", "a", "c"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "dataflow 'a' is deleted\ndataflow 'c' is deleted\n"
+    assert err.count("what they wrote stays where it is") == 1
+    assert dataflow_names(registry) == ["b"]
+
+
+def test_what_is_not_deleted_because_one_before_it_could_not_be_is_named(
+    registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b", "c", "d"):
+        put(registry, name, "stopped", led=False)
+    real = deleting.finish_rounds
+
+    def fails(view: DataflowView) -> None:
+        if view.dataflow == "b":
+            raise DataflowBusy("b cannot be finished")
+        real(view)
+
+    monkeypatch.setattr(deleting, "finish_rounds", fails)
+    assert cli.run(["delete", "a", "b", "c", "d"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "dataflow 'a' is deleted\n"
+    assert "b cannot be finished" in err
+    assert "not deleted either: c, d" in err
+    assert dataflow_names(registry) == ["b", "c", "d"]
+
+
+def test_several_are_killed_though_one_cannot_be(
+    registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        put(registry, name, "running", led=False)
+    real = lifecycle.kill_dataflow
+
+    def fails(session: MemoryRegistry, name: str, home: Path) -> lifecycle.Killed:
+        if name == "a":
+            raise ContainerUnreachable("a's machine does not answer")
+        return real(session, name, home)
+
+    monkeypatch.setattr(lifecycle, "kill_dataflow", fails)
+    assert cli.run(["kill", "a", "b"]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("killed dataflow 'b'")
+    assert "a's machine does not answer" in err
+    assert cli.run(["kill", "b", "none"]) == 2
