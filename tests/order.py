@@ -84,7 +84,8 @@ def _kind(item: pytest.Item) -> int:
         return 3
     if item.get_closest_marker("spark") is not None:
         return 2
-    return int(any(folder in item.path.parts for folder in _SYSTEMS))
+    _outside, _tests, inside = f"/{item.path.as_posix()}".rpartition("/tests/")
+    return int(PurePosixPath(inside).parts[0] in _SYSTEMS)
 
 
 def _places(kinds: dict[Path, int]) -> dict[Path, _Place]:
@@ -102,7 +103,10 @@ def _places(kinds: dict[Path, int]) -> dict[Path, _Place]:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
     """Behind the last test of a file that needs YARN, stop it: its three idle JVMs compute for the rest of the run."""
     result = yield
-    servers = item.config.stash.get(YARN, None)
+    config = item.config
+    servers = config.stash.get(YARN, None)
+    if config.getoption("failedfirst", False) or config.getoption("newfirst", False):
+        return result  # then tests that need it are not together
     on_yarn = [one is not None and one.path.stem in ON_YARN for one in (item, nextitem)]
     if servers is not None and on_yarn == [True, False]:
         servers.stop()

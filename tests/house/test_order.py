@@ -81,21 +81,25 @@ def test_a_file_that_needs_yarn_must_be_known_to_who_shares_tests_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "following", "stopped"),
+    ("name", "following", "option", "stopped"),
     [
-        ("test_yarn_deploy", "test_yarn_dataflow", 0),
-        ("test_yarn_deploy", "test_demo", 1),
-        ("test_yarn_deploy", None, 1),
-        ("test_demo", "test_yarn_deploy", 0),
-        ("test_demo", "test_web_page", 0),
+        ("test_yarn_deploy", "test_yarn_dataflow", None, 0),
+        ("test_yarn_deploy", "test_demo", None, 1),
+        ("test_yarn_deploy", None, None, 1),
+        ("test_demo", "test_yarn_deploy", None, 0),
+        ("test_demo", "test_web_page", None, 0),
+        # Tests that need it are not together then.
+        ("test_yarn_deploy", "test_demo", "failedfirst", 0),
+        ("test_yarn_deploy", "test_demo", "newfirst", 0),
     ],
 )
 def test_yarn_is_stopped_behind_the_last_test_of_a_file_that_needs_it(
-    name: str, following: str | None, stopped: int
+    name: str, following: str | None, option: str | None, stopped: int
 ) -> None:
     told: list[str] = []
     one = item(f"{name}.py")
-    one.config = SimpleNamespace(stash={YARN: SimpleNamespace(stop=lambda: told.append("stop"))})
+    stash = {YARN: SimpleNamespace(stop=lambda: told.append("stop"))}
+    one.config = SimpleNamespace(stash=stash, getoption=lambda name, _default: name == option)
     wrapper = pytest_runtest_teardown(one, item(f"{following}.py") if following else None)
     next(wrapper)
     assert told == [], "fixtures of a file use it to their ends"

@@ -22,6 +22,7 @@ import pyspark
 from scribengin.base.jvm import CONF_VARIABLE
 from scribengin.base.process.variables import CONTAINER_VARIABLE
 from scribengin.spark.session import spark_home
+from scribengin.spark.session.spark_master import python_path
 from scribengin_registry.java.process import LOOPBACK
 from scribengin_registry.java.runtime import JavaRuntime, cache_directory, find_java
 
@@ -110,7 +111,8 @@ def _begin(path: Path, environ: Mapping[str, str]) -> None:
     try:
         maker = subprocess.Popen(
             [sys.executable, "-m", "scribengin.spark.session.class_archive", str(path)],
-            env={**of_no_container, ARCHIVE_VARIABLE: "off"},
+            env={**of_no_container, ARCHIVE_VARIABLE: "off", "PYTHONPATH": python_path()},
+            cwd="/",  # a container's directory goes with it, and no Java starts in one that is gone
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

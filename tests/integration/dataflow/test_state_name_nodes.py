@@ -25,7 +25,7 @@ from scribengin_registry.contract import Registry
 from tests.integration.dataflow.test_state_on_hdfs import kept
 from tests.integration.state_flow import FAR, Event, StateFlow, at, payloads_of
 
-pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(1200)]
 
 WINDOWS = """
 SELECT window.start AS at, who, count(*) AS many, sum(n) AS total

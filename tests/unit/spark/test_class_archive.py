@@ -18,13 +18,15 @@ JAVA = JavaRuntime(Path("/nowhere/java"), Path("/nowhere/java/bin/java"), 17)
 
 
 class Makers(list[list[str]]):
-    """The processes that would have been started, and in which environment the last."""
+    """The processes that would have been started, and where the last."""
 
     environ: Mapping[str, str]
+    directory: str
 
-    def __call__(self, command: list[str], *, env: Mapping[str, str], **_how: object) -> Makers:
+    def __call__(self, command: list[str], *, env: Mapping[str, str], cwd: str, **_how: object) -> Makers:
         self.append(command)
         self.environ = env
+        self.directory = cwd
         return self
 
 
@@ -49,10 +51,13 @@ def test_where_there_is_none_one_is_begun_and_the_session_does_without(makers: M
 
 
 def test_the_maker_is_not_of_the_container_whose_memory_it_would_take(makers: Makers, archive: Path) -> None:
-    """A worker of the smallest container was ended for what its machine's first archive took."""
+    """A worker of the smallest container was ended for what its machine's first archive took. The maker outlives it,
+    and its directory: where that was gone, Java did not start, and seemed to be one that can make no archive."""
     class_archive.options(JAVA, "", {CONTAINER_VARIABLE: "worker-1", "LANG": "C"})
     assert makers.environ["LANG"] == "C"
     assert CONTAINER_VARIABLE not in makers.environ
+    assert makers.directory == "/"
+    assert Path(makers.environ["PYTHONPATH"].split(os.pathsep)[0]).is_dir(), "what is imported is found from there"
 
 
 def test_one_that_is_there_is_used(makers: Makers, archive: Path) -> None:

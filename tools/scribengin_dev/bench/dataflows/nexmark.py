@@ -3,7 +3,7 @@
 The same events stand in two logs, in two partitions of a topic, and in Parquet files, as the same JSON; the same SQL
 reads them, in rounds and micro-batches of as many events. All sides are warm when the time begins. Java compiles for
 the first two million events, and takes half as long for each of those that follow. So each side reads that many in one
-process, and what comes then is measured, run after run.
+process, and what comes then is measured.
 """
 
 from __future__ import annotations
