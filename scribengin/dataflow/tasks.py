@@ -42,17 +42,18 @@ WORKERS_UNASKED_MAX = 16
 """On one machine so many workers are taken, whatever there is for them to do."""
 
 
-def idle_workers(config: DataflowConfig, tasks: int) -> str | None:
+def idle_workers(config: DataflowConfig, tasks: int, *, submitted: bool = True) -> str | None:
     """Why so many workers on one machine must be a slip, for `tasks` tasks: a digit too many would take its memory, and
-    with that all else that runs there. Each task may have a worker of its own, and one in reserve. A cluster has a
-    queue instead. None: they are not too many."""
+    with that all else that runs there. Each task may have a worker of its own, and one in reserve. As long as there is
+    none, what the config says counts. A cluster has a queue instead. None: they are not too many."""
+    tasks = tasks or config.tasks or 0
     limit = max(2 * tasks, WORKERS_UNASKED_MAX)
     if config.launcher != "local" or config.workers <= limit:
         return None
+    say = f"say {limit} at most, or" if submitted else f"submit it with {limit} at most, and then"
     return (
         f"workers: {config.workers:,} on one machine, and '{config.name}' has {many(tasks, 'task')}: who has none does "
-        f"nothing, and takes memory; say {limit} at most, or "
-        f"`scribengin config set {config.name} workers={config.workers} --force`"
+        f"nothing, and takes memory; {say} `scribengin config set {config.name} workers={config.workers} --force`"
     )
 
 

@@ -124,8 +124,8 @@ def explain(
                     "tasks": resources.tasks(streams),
                 }
             )
-            if not exists:
-                _check_workers(config, len(found.tasks))
+        if not exists:
+            _check_workers(config, found, errors, expected)
         with _collected(errors):
             if any(not isinstance(error, expected) for error in errors):
                 return _with_problems(found, errors), errors
@@ -181,10 +181,18 @@ def _check_writable(resources: OpenedDataflow, errors: list[ScribenginError]) ->
             sink.refuse_unwritable()
 
 
-def _check_workers(config: DataflowConfig, tasks: int) -> None:
-    """Without tasks nobody knows how many there will be."""
-    if tasks and (why := idle_workers(config, tasks)) is not None:
-        raise ConfigInvalid(why)
+def _check_workers(
+    config: DataflowConfig,
+    found: Explanation,
+    errors: list[ScribenginError],
+    expected: tuple[type[ScribenginError], ...],
+) -> None:
+    """Also where there are no streams because what makes them is `expected` to come. Where they could not be asked for,
+    nobody knows."""
+    if not found.sources and any(not isinstance(error, expected) for error in errors):
+        return
+    if (why := idle_workers(config, len(found.tasks), submitted=False)) is not None:
+        errors.append(ConfigInvalid(why))
 
 
 def _check_code(config: DataflowConfig) -> None:

@@ -12,7 +12,7 @@ from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.errors import ConfigInvalid
+from scribengin.errors import ConfigInvalid, SourceMissing
 from scribengin.log import LogNamespace
 from scribengin.operations.editing import edit_config, replace_config
 from scribengin.operations.submit.explain import explain
@@ -25,6 +25,9 @@ from scribengin_tools.web.actions import WebActions
 WORDS = (
     "workers: 5,000 on one machine, and 'flow' has 2 tasks: who has none does nothing, and takes memory; say "
     "16 at most, or `scribengin config set flow workers=5000 --force`"
+)
+WORDS_OF_SUBMIT = WORDS.partition("; say")[0] + (
+    "; submit it with 16 at most, and then `scribengin config set flow workers=5000 --force`"
 )
 
 
@@ -43,6 +46,13 @@ def config(**more: Any) -> DataflowConfig:
         **more,
     }
     return DataflowConfig.parse(value, source="the test")
+
+
+def submitted_as(registry: MemoryRegistry, name: str, **more: Any) -> DataflowView:
+    """One that has no task yet."""
+    view = DataflowView(registry, name)
+    view.submit(config(name=name, sinks={"out": {"kind": "log", "log": f"out-{name}"}}, **more), [], 0)
+    return view
 
 
 def submitted(registry: MemoryRegistry, tasks: int = 2, **more: Any) -> DataflowView:
@@ -83,6 +93,10 @@ def test_a_few_are_taken_where_no_task_is_known(registry: MemoryRegistry) -> Non
     assert edit_config(flow, workers(16)).written
     with pytest.raises(ConfigInvalid, match="'flow' has 0 tasks"):
         edit_config(flow, workers(17))
+    wanted = submitted_as(registry, "wanted", tasks=30)
+    assert edit_config(wanted, workers(60)).written, "the config says how many there are to be"
+    with pytest.raises(ConfigInvalid, match="'wanted' has 30 tasks"):
+        edit_config(wanted, workers(61))
 
 
 def test_what_is_there_may_stay_and_become_less(registry: MemoryRegistry) -> None:
@@ -95,18 +109,23 @@ def test_a_cluster_has_a_queue_of_its_own(registry: MemoryRegistry) -> None:
     assert edit_config(submitted(registry, launcher="yarn"), workers(5000)).written
 
 
-def test_it_is_not_submitted_either(registry: MemoryRegistry) -> None:
+@pytest.mark.parametrize("streams", [0, 2])
+def test_it_is_not_submitted_either(registry: MemoryRegistry, streams: int) -> None:
     disk = MemoryDisk("crowd")
     LogNamespace.bind("/logs", disk.name, registry=registry, store=MEMORY_STORE)
     with LogNamespace.open("/logs", registry=registry) as logs:
-        logs.create("in/0")
-        logs.create("in/1")
+        for stream in range(streams):
+            logs.create(f"in/{stream}")
     environment = Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES)
 
     def problems(*, exists: bool = False, **more: Any) -> list[str]:
         wanted = config(**more)
-        return explain(registry, wanted, environment, lambda _: CheckedPlan({}, {}, ()), exists=exists)[0].problems
+        _, errors = explain(
+            registry, wanted, environment, lambda _: CheckedPlan({}, {}, ()), exists=exists, expected=(SourceMissing,)
+        )
+        return [str(error) for error in errors if not isinstance(error, SourceMissing)]
 
-    assert problems(workers=5000) == [WORDS]
+    assert problems(workers=5000) == [WORDS_OF_SUBMIT.replace("2 tasks", f"{streams} tasks")]
     assert problems(workers=16) == []
     assert problems(workers=5000, exists=True) == [], "it was meant when it was said"
+    assert bool(problems(workers=60, tasks=30)) == bool(streams), "there are no more tasks than streams"

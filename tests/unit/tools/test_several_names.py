@@ -12,13 +12,16 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.registry.descriptors import DataflowState
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
-from scribengin.errors import ContainerUnreachable, DataflowBusy
+from scribengin.errors import ContainerUnreachable, DataflowBusy, ScribenginError, SystemUnreachable
 from scribengin.log import LogNamespace
 from scribengin.operations import delete as deleting
 from scribengin.operations import lifecycle
+from scribengin.operations.chain import lifecycle as chains
+from scribengin.operations.chain.registry import ChainDescriptor, ChainMember, create_chain
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
+from scribengin_registry.errors import OutcomeUnknown, RegistryUnreachable, VersionConflict
 from scribengin_tools.cli import main as cli
 from scribengin_tools.cli.dataflow import end
 
@@ -48,6 +51,13 @@ def put(registry: MemoryRegistry, name: str, state: DataflowState, *, led: bool 
     if led:
         registry.create(f"{view.paths.master}/somebody", ephemeral=True)
     return view
+
+
+def put_chain(registry: MemoryRegistry, name: str) -> None:
+    """A chain of one dataflow."""
+    put(registry, f"{name}-first", "running")
+    member = ChainMember(key="first", dataflow=f"{name}-first")
+    create_chain(registry, ChainDescriptor(name=name, members=(member,), config={}, submitted_ms=0, state="submitted"))
 
 
 def at_once(monkeypatch: pytest.MonkeyPatch, **states: DataflowState) -> None:
@@ -178,3 +188,134 @@ def test_several_are_killed_though_one_cannot_be(
     assert out.startswith("killed dataflow 'b'")
     assert "a's machine does not answer" in err
     assert cli.run(["kill", "b", "none"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (SystemUnreachable("the brokers of 'one' do not answer"), 1),
+        (VersionConflict("somebody else changed it"), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_what_failed_is_told_whatever_comes_after_it(
+    registry: MemoryRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    raised: BaseException,
+    code: int,
+) -> None:
+    put(registry, "a", "running")
+    put_chain(registry, "one")
+    put_chain(registry, "two")
+    at_once(monkeypatch, a="failed")
+    stopped: list[str] = []
+
+    def stop_chain(_session: object, chain: ChainDescriptor, *_arguments: object, **_options: object) -> None:
+        if chain.name == "one":
+            raise raised
+        stopped.append(chain.name)
+
+    monkeypatch.setattr(chains, "stop_chain", stop_chain)
+    assert cli.run(["stop", "a", "one", "two"]) == code
+    err = capsys.readouterr().err
+    assert "dataflow 'a' is failed: see `scribengin history a`" in err
+    assert str(raised) in err
+    if code == 1:
+        assert (stopped, "not asked" in err) == (["two"], False)
+    else:
+        assert "what of chain 'one' was asked to stop goes on stopping" in err
+        assert (stopped, err.endswith("; not asked yet: two\n")) == ([], True)
+
+
+def test_who_leaves_the_first_chain_hears_that_the_second_was_not_asked(
+    registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two", "three"):
+        put_chain(registry, name)
+
+    def leave(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(chains, "stop_chain", leave)
+    assert cli.run(["stop", "one", "two", "three"]) == 130
+    err = capsys.readouterr().err
+    assert "`scribengin stop one` goes on from there" in err
+    assert err.endswith("; not asked yet: two, three\n")
+
+
+@pytest.mark.parametrize("wait", [True, False])
+@pytest.mark.parametrize("raised", [DataflowBusy("keeps changing"), OutcomeUnknown("broke off"), KeyboardInterrupt()])
+def test_those_that_were_asked_before_one_could_not_be_are_named(
+    registry: MemoryRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    raised: BaseException,
+    wait: bool,
+) -> None:
+    for name in ("a", "b", "c", "d"):
+        put(registry, name, "running")
+    asked = lifecycle.set_desired_state
+
+    def fails(view: DataflowView, wanted: str, by: str | None = None) -> bool:
+        if view.dataflow == "c":
+            raise raised
+        return asked(view, wanted, by)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(lifecycle, "set_desired_state", fails)
+    assert cli.run(["stop", "a", "b", "c", "d", *([] if wait else ["--no-wait"])]) != 0
+    err = capsys.readouterr().err
+    assert "a, b go on stopping; `scribengin list` shows how far they are" in err
+    assert "not known to be asked: c, d" in err
+    assert str(raised) in err
+
+
+def test_one_that_cannot_be_asked_has_nobody_go_on_stopping(
+    registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(registry, "a", "running")
+
+    def fails(*_arguments: object) -> bool:
+        raise DataflowBusy("keeps changing")
+
+    monkeypatch.setattr(lifecycle, "set_desired_state", fails)
+    assert cli.run(["stop", "a"]) == 2
+    assert capsys.readouterr().err == "scribengin: keeps changing\n"
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "left"),
+    [
+        (KeyboardInterrupt(), 130, "not killed, or only in part: b, c"),
+        (RegistryUnreachable("no server answers"), 1, "not killed, or only in part: b, c"),
+        (VersionConflict("somebody else changed it"), 1, ""),
+    ],
+)
+def test_what_is_not_killed_is_said(
+    registry: MemoryRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    raised: BaseException,
+    code: int,
+    left: str,
+) -> None:
+    for name in ("a", "b", "c"):
+        put(registry, name, "running", led=False)
+    real = lifecycle.kill_dataflow
+
+    def fails(session: MemoryRegistry, name: str, home: Path) -> lifecycle.Killed:
+        if name == "a":
+            raise ContainerUnreachable("a's machine does not answer")
+        if name == "b":
+            raise raised
+        return real(session, name, home)
+
+    monkeypatch.setattr(lifecycle, "kill_dataflow", fails)
+    assert cli.run(["kill", "a", "b", "c"]) == code
+    out, err = capsys.readouterr()
+    assert "a's machine does not answer" in err
+    assert str(raised) in err
+    assert left in err
+    assert ("not killed" in err) == bool(left)
+    assert out.startswith("killed dataflow 'c'") == (not left)
+    assert not isinstance(raised, ScribenginError) or err.count(str(raised)) == 1

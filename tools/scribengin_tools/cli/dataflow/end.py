@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scribengin.base.text.counting import many
+from scribengin_registry.errors import RegistryClosed, RegistryUnreachable, ScribenginError, SessionLost
 from scribengin_tools.cli.options import NameArgument, NamesArgument, RegistryOption, connected
-from scribengin_tools.rendering.text import left_of_chain, note, working
+from scribengin_tools.rendering.text import left_of_chain, note, report, working
 
 if TYPE_CHECKING:
     from scribengin.dataflow.registry.descriptors import DataflowStatus
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from scribengin.operations.chain.registry import ChainDescriptor
     from scribengin.operations.names import Meant
     from scribengin_registry.contract import Registry
+
+_REGISTRY_AWAY = (RegistryUnreachable, SessionLost, RegistryClosed)
+"""Nothing can be done to the next one either."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -80,17 +84,22 @@ def stop(
         for view in views:
             if view not in asked:
                 print(f"dataflow '{view.dataflow}' was {view.status().state} already")
-        for view in asked:
-            set_desired_state(view, "stopped")
+        for number, view in enumerate(asked):
+            try:
+                set_desired_state(view, "stopped")
+            except BaseException:  # Ctrl-C, too
+                unsure = [one.dataflow for one in asked[number:]] + [chain.name for chain in chains]
+                if number:
+                    note(f"{_going_on(asked[:number])}; not known to be asked: {', '.join(unsure)}")
+                raise
         if not wait:
             for view in asked:
                 name = view.dataflow
                 print(f"dataflow '{name}' is asked to stop; `scribengin status {name}` shows how far it is")
             return
-        later = f"; not asked yet: {', '.join(chain.name for chain in chains)}" if chains else ""
-        stops = [partial(_await_stopped, view, asked[n:], later) for n, view in enumerate(asked)]
+        stops = [partial(_await_stopped, view) for view in asked]
         stops += [partial(_stop_chain, session, chain, timeout_s=timeout_s) for chain in chains]
-        _all_of(stops)
+        _all_of(stops, lambda done: _left_of_stop(asked[done:], chains[max(0, done - len(asked)) :]))
 
 
 def kill(names: NamesArgument, registry: RegistryOption = None) -> None:
@@ -101,7 +110,11 @@ def kill(names: NamesArgument, registry: RegistryOption = None) -> None:
     from scribengin.operations.names import all_meant
 
     with connected(registry) as session:
-        _all_of([partial(_kill, session, one) for one in all_meant(session, names)])
+        meant = all_meant(session, names)
+        _all_of(
+            [partial(_kill, session, one) for one in meant],
+            lambda done: f"not killed, or only in part: {', '.join(one.name for one in meant[done:])}",
+        )
 
 
 def release_holds(name: NameArgument, registry: RegistryOption = None) -> None:
@@ -197,16 +210,12 @@ def _kill(session: Registry, meant: Meant) -> None:
     print(killed.line if killed.anything else nothing, flush=True)
 
 
-def _await_stopped(view: DataflowView, asked: Sequence[DataflowView], later: str) -> None:
-    """Until it has stopped. `asked` are all that are not known to have stopped, and `later` says what is not asked."""
+def _await_stopped(view: DataflowView) -> None:
     from scribengin.dataflow.registry.descriptors import FINAL_STATES
     from scribengin.operations.lifecycle import await_masters_gone, ended_badly, wait_for_state
 
     name = view.dataflow
-    left = f"'{name}' goes on stopping; `scribengin status {name}` shows how far it is"
-    if len(asked) > 1:
-        left = f"{', '.join(one.dataflow for one in asked)} go on stopping; `scribengin list` shows how far they are"
-    with working(f"stopping '{name}'", left=left + later) as progress:
+    with working(f"stopping '{name}'") as progress:
         status = wait_for_state(
             view,
             lambda s: s.state in FINAL_STATES,
@@ -219,30 +228,59 @@ def _await_stopped(view: DataflowView, asked: Sequence[DataflowView], later: str
     print(f"dataflow '{name}' is {status.state}", flush=True)
 
 
-def _all_of(acts: Sequence[Callable[[], None]]) -> None:
-    """Do all of it, also where a dataflow stands in the way of its own. Raises what did, the others' being told: one
-    that ends the command with 1, if there is one, and not with 2."""
-    from scribengin.errors import DataflowError, LauncherError
+def _stop_chain(session: Registry, chain: ChainDescriptor, *, timeout_s: float | None) -> None:
+    from scribengin.operations.chain.lifecycle import stop_chain
 
-    failures: list[DataflowError | LauncherError] = []
-    for act in acts:
-        try:
-            act()
-        except (DataflowError, LauncherError) as error:
-            failures.append(error)
+    with working(f"stopping chain '{chain.name}'") as progress:
+        stop_chain(session, chain, progress, timeout_s=timeout_s)
+    print(f"chain '{chain.name}' is stopped", flush=True)
+
+
+def _going_on(asked: Sequence[DataflowView]) -> str:
+    if len(asked) == 1:
+        name = asked[0].dataflow
+        return f"'{name}' goes on stopping; `scribengin status {name}` shows how far it is"
+    return f"{', '.join(one.dataflow for one in asked)} go on stopping; `scribengin list` shows how far they are"
+
+
+def _left_of_stop(asked: Sequence[DataflowView], chains: Sequence[ChainDescriptor]) -> str:
+    """What becomes of these when nobody waits any more. Without dataflows, the first chain was being stopped."""
+    if asked:
+        told, later = _going_on(asked), chains
+    else:
+        told, later = left_of_chain(chains[0].name, "stop", "stopping"), chains[1:]
+    return f"{told}; not asked yet: {', '.join(chain.name for chain in later)}" if later else told
+
+
+def _all_of(acts: Sequence[Callable[[], None]], left: Callable[[int], str]) -> None:
+    """Do all of it, also where something stands in the way of one. Raises what did, the others' being told: one that
+    ends the command with 1, if there is one, and not with 2. Whoever has it end early, as by Ctrl-C, is told what had
+    failed by then, and what is `left` after so many: the first of those may have been begun."""
+    failures: list[ScribenginError] = []
+    done = 0
+    try:
+        while done < len(acts):
+            try:
+                acts[done]()
+            except ScribenginError as error:
+                failures.append(error)
+                if isinstance(error, _REGISTRY_AWAY):
+                    break
+            done += 1
+    except BaseException:
+        _tell(failures, left(done))
+        raise
     failures.sort(key=lambda failure: failure.exit_code, reverse=True)
-    for failure in failures[:-1]:
-        note(str(failure))
+    _tell(failures[:-1], left(done) if done < len(acts) else "")
     if failures:
         raise failures[-1]
 
 
-def _stop_chain(session: Registry, chain: ChainDescriptor, *, timeout_s: float | None) -> None:
-    from scribengin.operations.chain.lifecycle import stop_chain
-
-    with working(f"stopping chain '{chain.name}'", left=left_of_chain(chain.name, "stop", "stopping")) as progress:
-        stop_chain(session, chain, progress, timeout_s=timeout_s)
-    print(f"chain '{chain.name}' is stopped", flush=True)
+def _tell(failures: Sequence[ScribenginError], left: str) -> None:
+    for failure in failures:
+        report(failure)
+    if left:
+        note(left)
 
 
 def _progress(status: DataflowStatus) -> str:
