@@ -3,10 +3,12 @@ which leave their nodes."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from scribengin.base.commit_log import CommitLog
+from scribengin.base.diagnostics import tagged
 from scribengin.base.model import Position
 from scribengin.base.names import natural
 from scribengin.connectors.contract import SourceStreamDescriptor
@@ -15,8 +17,12 @@ from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.gone_streams import put_together
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.tasks import STAYING, ComingsAndGoings, SourceStreams, StreamKey, stream_key
+from scribengin.errors import DescriptorUnreadable
 from scribengin.master.state.events import Drained
 from scribengin_registry.contract import Registry
+from scribengin_registry.errors import RegistryError
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,8 @@ class EndedStreams:
         """Of streams that no task reads, and that need none."""
         self._eras: dict[str, int] = {}
         """By source, what says that it was not rewound since all of that was read."""
+        self._untidy: dict[str, str] = {}
+        """By source, why its streams could not be put together the last time."""
 
     def going_on(self, resources: OpenedDataflow, now: Grouping) -> tuple[str, ...]:
         """The tasks that have finished and are to be run again."""
@@ -53,9 +61,9 @@ class EndedStreams:
         asked = {key: one for key, one in streams.items() if one.source in endless}
         view = DataflowView(self._registry, resources.config.name)
         self._forget_moved(view, endless)
-        self._positions = {
-            key: self._positions[key] if key in self._positions else _position(view, key) for key in asked
-        }
+        logs = self._read(resources, [key for key in asked if key not in self._positions])
+        read = {key: log.position for key, log in logs.items()}
+        self._positions = {key: self._positions.get(key, read.get(key)) for key in asked}
         back = {
             key
             for key, one in asked.items()
@@ -82,13 +90,33 @@ class EndedStreams:
         return ComingsAndGoings(frozenset(self._gone), homes, free, leaving, gone)
 
     def put_together(self, resources: OpenedDataflow, read: Collection[StreamKey]) -> None:
-        """Have the streams that no task reads, once they are many, in few nodes. Those of tasks are `read`."""
+        """Have the streams that no task reads, once they are many, in few nodes. Those of tasks are `read`.
+
+        Nothing depends on it, so what goes wrong is told, each time that it is something else, and tried again.
+        """
         if resources.config.state is not None or resources.config.desired_state != "running":
             return  # somebody may rewind it
         for name, source in resources.sources.items():
             if source.streams_leave:
                 beside = {stream for of, stream in read if of == name}
-                put_together(self._registry, resources.config.name, name, beside)
+                self._tell_untidy(name, self._together(resources.config.name, name, beside))
+
+    def _together(self, dataflow: str, source: str, beside: Collection[str]) -> str | None:
+        """What went wrong, if something did. Whether a lost reply was one, the next look sees."""
+        try:
+            put_together(self._registry, dataflow, source, beside)
+        except (RegistryError, DescriptorUnreadable) as error:
+            return str(error)
+        return None
+
+    def _tell_untidy(self, source: str, error: str | None) -> None:
+        before = self._untidy.pop(source, None)
+        if error is not None:
+            self._untidy[source] = error
+            if error != before:
+                _LOG.warning(
+                    f"streams of source {source} that are gone keep their nodes: {error}", extra=tagged("streams_apart")
+                )
 
     def _forget_moved(self, view: DataflowView, sources: Iterable[str]) -> None:
         """Called before anything is read: what is rewound after that is seen the next time."""
@@ -133,9 +161,3 @@ class EndedStreams:
         """
         ended = {stream_key(one) for task in now.finished & now.tasks.keys() for one in now.tasks[task].sources}
         return frozenset(key for key in ended if key[0] in sources and self._positions.get(key) is not None)
-
-
-def _position(view: DataflowView, key: StreamKey) -> Position | None:
-    """Where a stream was read up to, as was committed last. None: nothing was."""
-    log = view.commit_log_of(*key)
-    return None if log is None else log.position

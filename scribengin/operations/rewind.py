@@ -140,8 +140,8 @@ class Rewind:
         """Move all streams, or none. Returns what state that is forgotten could not be removed.
 
         Raises RewindOvertaken when retention has taken what was to be read again, CommitTooLarge, and what looking at
-        the sources raises; then all stands where it stood. DataflowBusy when a task has been taken over meanwhile: it
-        says whether all was moved by then. And OutcomeUnknown.
+        the sources raises; then all stands where it stood. DataflowBusy when a task has been taken over meanwhile, or
+        streams were changed by others: it says whether all was moved by then. And OutcomeUnknown.
         """
         operations: list[Operation] = [self._operation(move) for move in self._moves]
         self._refuse_if_too_large(operations)
@@ -173,7 +173,7 @@ class Rewind:
                 return versions[: len(operations)]
             except (VersionConflict, NodeExists, NodeMissing) as error:
                 if error.path not in guards:
-                    raise self._taken_over() from None
+                    raise self._busy(error.path) from None
                 for key in [key for key, guards in guarded.items() if error.path in {one.path for one in guards}]:
                     del guarded[key]  # the log has got another segment, or has given one up
                 raise LookAgain from None
@@ -187,10 +187,19 @@ class Rewind:
     def _sources(self) -> list[str]:
         return sorted({move.stream.source for move in self._moves})
 
-    def _taken_over(self) -> DataflowBusy:
+    def _busy(self, path: str) -> DataflowBusy:
+        """`path`: the node that somebody else has changed, or made."""
+        if self._is_source(path):
+            return DataflowBusy(
+                f"streams of '{self._view.dataflow}' were changed meanwhile by another rewind or by its master: "
+                "nothing was rewound; try again"
+            )
         return DataflowBusy(
             f"a task of '{self._view.dataflow}' was taken over meanwhile: nothing was rewound; pause it, then try again"
         )
+
+    def _is_source(self, path: str) -> bool:
+        return path in [paths.source_streams(self._view.dataflow, source) for source in self._sources()]
 
     def _changing(self) -> RewindOvertaken:
         return RewindOvertaken(
@@ -251,10 +260,11 @@ class Rewind:
         try:
             with failpoint("rewind.back"):
                 self._view.registry.commit(back)
-        except (VersionConflict, NodeExists, NodeMissing):
+        except (VersionConflict, NodeExists, NodeMissing) as error:
+            by = "changed by another rewind or by its master" if self._is_source(error.path) else "taken over"
             raise DataflowBusy(
-                f"'{self._view.dataflow}' was rewound {where}, and taken over before it could be moved back: pause it, "
-                "and rewind it to a later place"
+                f"'{self._view.dataflow}' was rewound {where}, and {by} before it could be moved back: pause it, and "
+                "rewind it to a later place"
             ) from None
 
     def _streams(self, resources: OpenedDataflow) -> Iterator[tuple[str, SourceStreamDescriptor]]:

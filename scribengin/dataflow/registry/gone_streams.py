@@ -34,6 +34,8 @@ from scribengin_registry.errors import NodeMissing
 TOGETHER_MIN = 64
 """So many have nodes of their own before they are put together. Each time, all owners of the source take over again."""
 PAGE_BYTES_MAX = 512 * 1024
+_CHANGED_BYTES_MAX = 704 * 1024
+"""Two pages have so much at most when one transaction changes both."""
 _MOVED_BYTES_MAX = 128 * 1024
 """What is put into a page at once. Beside the page it has to fit into one transaction."""
 
@@ -57,6 +59,9 @@ class _Page:
 
     def with_these(self, logs: Mapping[str, CommitLog]) -> bytes:
         return GoneStreamsPage(streams={**self.page.streams, **logs}).to_bytes()
+
+    def without(self, streams: Collection[str]) -> bytes:
+        return GoneStreamsPage(streams={s: log for s, log in self.page.streams.items() if s not in streams}).to_bytes()
 
 
 def gone_streams(registry: Registry, dataflow: str, source: str) -> dict[str, CommitLog]:
@@ -96,7 +101,7 @@ def put_together(registry: Registry, dataflow: str, source: str, beside: Collect
 
 
 def _put(registry: Registry, nodes: DataflowPaths, source: str, number: int | None, streams: Sequence[str]) -> None:
-    """Into that page, which has them; None: into the last one, or a new one."""
+    """Into that page, which has them, while there is room; None: into the last one, or a new one."""
     root = paths.source_streams(nodes.dataflow, source)
     era = registry.get(root).version  # before anything is looked at
     pages = _pages(registry, nodes, source)
@@ -106,8 +111,7 @@ def _put(registry: Registry, nodes: DataflowPaths, source: str, number: int | No
         return
     operations: list[Operation] = [Set(root, b"", era)]
     if logs:
-        page = _roomy(nodes, source, pages, logs) if number is None else pages[number]
-        operations += _written(registry, nodes, source, page, logs)
+        operations += _written(registry, nodes, source, pages, number, logs)
     with failpoint("streams.put_together"):
         registry.commit([*operations, *deletions])
 
@@ -165,17 +169,33 @@ def _homes(pages: Sequence[_Page]) -> dict[str, int]:
     return {stream: number for number, one in enumerate(pages) for stream in one.page.streams}
 
 
-def _roomy(nodes: DataflowPaths, source: str, pages: Sequence[_Page], logs: Mapping[str, CommitLog]) -> _Page:
-    if pages and len(pages[-1].with_these(logs)) <= PAGE_BYTES_MAX:
+def _written(
+    registry: Registry,
+    nodes: DataflowPaths,
+    source: str,
+    pages: Sequence[_Page],
+    number: int | None,
+    logs: Mapping[str, CommitLog],
+) -> list[Operation]:
+    left: list[Operation] = []
+    page = _roomy(nodes, source, pages, logs) if number is None else pages[number]
+    data = page.with_these(logs)
+    if page.version is not None and len(data) > PAGE_BYTES_MAX:  # positions have become longer: these stand elsewhere
+        rest = page.without(logs)
+        left = [Set(page.path, rest, page.version)]
+        page = _roomy(nodes, source, pages, logs, beside=len(rest))
+        data = page.with_these(logs)
+    if page.version is not None:
+        return [*left, Set(page.path, data, page.version)]
+    parents = (nodes.all_gone_streams, nodes.gone_streams(source))
+    return [*left, *(Create(path) for path in parents if registry.find(path) is None), Create(page.path, data)]
+
+
+def _roomy(
+    nodes: DataflowPaths, source: str, pages: Sequence[_Page], logs: Mapping[str, CommitLog], *, beside: int = 0
+) -> _Page:
+    """The last page, if that has room for these, and one transaction for what it is then and `beside`; or a new one."""
+    size = len(pages[-1].with_these(logs)) if pages else 0
+    if pages and size <= PAGE_BYTES_MAX and beside + size <= _CHANGED_BYTES_MAX:
         return pages[-1]
     return _Page(nodes.gone_page(source, len(pages)), GoneStreamsPage())
-
-
-def _written(
-    registry: Registry, nodes: DataflowPaths, source: str, page: _Page, logs: Mapping[str, CommitLog]
-) -> list[Operation]:
-    data = page.with_these(logs)
-    if page.version is not None:
-        return [Set(page.path, data, page.version)]
-    parents = (nodes.all_gone_streams, nodes.gone_streams(source))
-    return [*(Create(path) for path in parents if registry.find(path) is None), Create(page.path, data)]

@@ -196,7 +196,7 @@ class DataflowView:
 
     def era_of(self, source: str) -> int:
         """What changes with every rewind of that source, and whenever nodes of its streams are deleted; nothing else
-        changes it (gone_streams.py)."""
+        changes it (gone_streams.py). It is 0 again once the dataflow was deleted, or a backup restored."""
         node = self.registry.find(paths.source_streams(self.dataflow, source))
         return ANY_VERSION if node is None else node.version
 

@@ -29,8 +29,9 @@ def left_to_read(view: DataflowView, sources: Iterable[str]) -> tuple[str, ...]:
                 streams = source.streams()
             except SourceMissing:  # nothing was ever written there
                 continue
+            logs = view.commit_logs_of(source_name, [stream.name for stream in streams])
             for stream in streams:
-                log = view.commit_log_of(source_name, stream.name)
+                log = logs.get(stream.name)
                 with closing(source.open_reader(stream)) as reader:
                     position = None if log is None else log.position
                     position = reader.initial_position() if position is None else position

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scribengin.base.model import from_node_name
+from scribengin.base.names import LOCKS
 from scribengin.base.process.private import replacing
 from scribengin.errors import ConfigInvalid, LogNotFound
 from scribengin.log.inspect import LogMetadata, segment_nodes
@@ -95,10 +96,15 @@ def _nodes(registry: Registry, path: str) -> Iterator[Saved]:
     if node.owner_session:
         return
     yield path, node.data
-    for child in children:
-        below = f"{path.rstrip('/')}/{child}"
+    for below in sorted((f"{path.rstrip('/')}/{child}" for child in children), key=_turn):
         if below != _SERVERS_OWN:
             yield from _nodes(registry, below)
+
+
+def _turn(path: str) -> tuple[bool, str]:
+    """By name, but streams before dataflows: where a stream was read up to may go from its own node into the
+    dataflow's meanwhile, and so stands in one of the two. If in both, its own node counts."""
+    return path != LOCKS, path
 
 
 def _paths(registry: Registry, path: str) -> Iterator[tuple[str, int]]:

@@ -16,7 +16,7 @@ from scribengin.dataflow.registry.gone_streams import GoneStreamsPage, gone_stre
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.commit_logs import TaskCommitLogs
 from scribengin.errors import StaleOwner
-from scribengin_registry.contract import Delete, Operation, Registry
+from scribengin_registry.contract import Create, Delete, Operation, Registry, Set
 from scribengin_registry.errors import VersionConflict
 from tests.contract.dataflow.test_dataflow_numbers import RESOURCE, registered, submitted
 
@@ -41,7 +41,9 @@ def source_log(view: DataflowView, stream: str = "P0") -> str:
     return paths.commit_log(view.paths.source_stream("flights", stream))
 
 
-def read(view: DataflowView, stream: str, generation: int = 1, at: int = 5, task: str = "task-0") -> TaskCommitLogs:
+def read(
+    view: DataflowView, stream: str, generation: int = 1, at: int | str = 5, task: str = "task-0"
+) -> TaskCommitLogs:
     """Take the stream, read it up to there, and give it back."""
     owner = owned(view, f"worker-1/e/{generation}", generation, stream, task)
     moved = {path: owner.moved(path, **({"position": {"at": at}} if "sources" in path else {})) for path in owner.logs}
@@ -128,6 +130,47 @@ def test_many_streams_leave_as_many_nodes_as_pages(view: DataflowView, monkeypat
     assert {name: log.position for name, log in said.items()} == {f"P{n}": {"at": n} for n in range(60)}
     assert sorted(view.streams_read("flights")) == sorted(said)
     assert view.commit_logs_of("flights", ["P7", "P59", "P60"]) == {"P7": said["P7"], "P59": said["P59"]}
+
+
+def sizes_of_changes(view: DataflowView, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of each transaction that deletes something, how many bytes of pages it writes."""
+    commit = type(view.registry).commit
+    sizes: list[int] = []
+
+    def measured(one: Registry, operations: Sequence[Operation]) -> list[int]:
+        if any(isinstance(operation, Delete) for operation in operations):
+            sizes.append(sum(len(one.data) for one in operations if isinstance(one, Create | Set)))
+        return commit(one, operations)
+
+    monkeypatch.setattr(type(view.registry), "commit", measured)
+    return sizes
+
+
+@pytest.mark.parametrize("others", [0, 3, 9])
+def test_what_has_become_too_long_for_its_page_goes_where_there_is_room(
+    view: DataflowView, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    """`others` stand on the page after that: none, so few that there is room, or so many that there is none."""
+    monkeypatch.setattr(gone, "PAGE_BYTES_MAX", 3_000)
+    monkeypatch.setattr(gone, "_CHANGED_BYTES_MAX", 4_500)
+    names = [f"P{number}" for number in range(15 + others)]
+    for name in names:
+        read(view, name)
+        together(view)
+    assert [len(page.streams) for page in pages(view)] == [15, others][: 2 if others else 1]
+    sizes = sizes_of_changes(view, monkeypatch)
+    for generation, name in enumerate(names[:6], start=2):
+        read(view, name, generation, at=f"{name:500}")
+        together(view)
+    assert streams_with_nodes(view) == []
+    assert all(len(page.to_bytes()) <= 3_000 for page in pages(view))
+    assert sizes
+    assert max(sizes) <= 4_500
+    assert sorted(name for page in pages(view) for name in page.streams) == sorted(names), "each has one entry"
+    said = gone_streams(view.registry, view.dataflow, "flights")
+    assert {name: log.position for name, log in said.items()} == {
+        name: {"at": f"{name:500}" if name in names[:6] else 5} for name in names
+    }
 
 
 def test_few_streams_keep_their_nodes(view: DataflowView, monkeypatch: pytest.MonkeyPatch) -> None:

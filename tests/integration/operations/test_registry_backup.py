@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from scribengin.base.commit_log import CommitLog
+from scribengin.base.names import DATAFLOWS, LOCKS
+from scribengin.dataflow.registry import gone_streams, paths
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ConfigInvalid
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.operations.registry.backup import back_up, restore
 from scribengin.testing.log_samples import payloads_read
-from scribengin_registry.contract import Registry
+from scribengin_registry.contract import Node, Registry
 from tests.integration.cli_runner import CommandLine
 
 LOG = "flüge/0"
@@ -82,6 +87,32 @@ def test_a_backup_beside_a_writer_has_each_log_as_it_was_at_one_moment(
     assert not namespace.inspect(LOG).metadata_check.findings
     write(namespace, b"6")
     assert payloads_read(namespace, LOG) == [b"%d" % number for number in range(7)]
+
+
+def test_a_stream_that_is_put_together_meanwhile_stands_where_it_was_read_up_to(
+    line: CommandLine, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node goes and a page has it then: when one of the two places was read, and the other is about to be."""
+    monkeypatch.setattr(gone_streams, "TOGETHER_MIN", 1)
+    file, view = tmp_path / "backup.gz", DataflowView(registry, "flow")
+    log = CommitLog(dataflow="flow", task="", owner="", generation=0, epoch=0, round=0, position={"sequence": 7})
+    registry.create(paths.commit_log(view.paths.source_stream("in", "P0")), log.to_bytes(), parents=True)
+    registry.create(view.paths.root, parents=True)
+    get, begun = type(registry).get, set[str]()
+
+    def meanwhile(one: Registry, path: str, *watch: Any) -> Node:
+        if path in (DATAFLOWS, LOCKS):
+            begun.add(path)
+            if len(begun) == 2:
+                gone_streams.put_together(one, "flow", "in", ())
+        return get(one, path, *watch)
+
+    monkeypatch.setattr(type(registry), "get", meanwhile)
+    back_up(registry, file)
+    monkeypatch.setattr(type(registry), "get", get)
+    assert registry.find(view.paths.source_stream("in", "P0")) is None
+    restore(registry, file, replace=True)
+    assert view.commit_log_of("in", "P0") == log
 
 
 def test_a_file_that_is_no_whole_backup_restores_nothing(registry: Registry, tmp_path: Path) -> None:

@@ -173,6 +173,15 @@ def test_an_owner_that_comes_in_between_keeps_everything_as_it_was(view: Dataflo
     assert whole_tree(view.registry, "/scribengin/locks/sources/flow.words") == before
 
 
+def test_another_rewind_that_comes_in_between_is_told_as_that(view: DataflowView) -> None:
+    rewind = Rewind(view, EARLIEST, "words")
+    view.registry.commit([view.next_era("words")])
+    before = whole_tree(view.registry, "/scribengin/locks/sources/flow.words")
+    with pytest.raises(DataflowBusy, match=r"changed meanwhile by another rewind or by its master: .* try again"):
+        rewind.apply()
+    assert whole_tree(view.registry, "/scribengin/locks/sources/flow.words") == before
+
+
 @pytest.mark.parametrize("at", [StartAt("dlsn", "1/0/3"), StartAt("time", 0), StartAt("earliest")], ids=str)
 def test_what_retention_takes_before_the_positions_have_moved_keeps_everything_as_it_was(
     view: DataflowView, logs: LogNamespace, at: StartAt
@@ -277,19 +286,23 @@ def test_a_log_that_is_made_anew_meanwhile_keeps_what_it_is(view: DataflowView, 
     assert read_on(view, "words", "words/1") == []
 
 
+@pytest.mark.parametrize("by", ["taken over", "changed by another rewind or by its master"])
 def test_what_cannot_be_moved_back_says_that_it_was_moved(
-    view: DataflowView, logs: LogNamespace, monkeypatch: pytest.MonkeyPatch
+    view: DataflowView, logs: LogNamespace, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     """As of a topic, whose readers nobody knows."""
     monkeypatch.setattr(Rewind, "_guard", lambda _self, _guarded: None)
 
     def taken(_stop: str) -> None:
         logs.truncate("words/1", DLSN(2, 0, 0))
-        put(view, "words", "words/0", epoch=9)
+        if by == "taken over":
+            put(view, "words", "words/0", epoch=9)
+        else:
+            view.registry.commit([view.next_era("words")])
 
     with (
         at_failpoint("rewind.commit:after", taken),
-        pytest.raises(DataflowBusy, match="taken over before it could be moved back: pause it"),
+        pytest.raises(DataflowBusy, match=f"{by} before it could be moved back: pause it"),
     ):
         Rewind(view, StartAt("dlsn", "1/0/3"), "words").apply()
 
