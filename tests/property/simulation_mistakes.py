@@ -182,7 +182,7 @@ def _split(patch: pytest.MonkeyPatch, first: str) -> None:
 def take_from_later_generations(patch: pytest.MonkeyPatch) -> None:
     """An owner of an earlier assignment, whose worker was removed, takes the task back from a later one."""
     patch.setattr(TaskCommitLogs, "_refuse_if_removed", lambda _self: None)
-    patch.setattr(TaskCommitLogs, "_by_member", lambda _self, operations: list(operations))
+    patch.setattr(TaskCommitLogs, "_standing", lambda _self: [])
     patch.setattr(TaskCommitLogs, "_refuse", lambda _self, _path, _log: None)
 
 

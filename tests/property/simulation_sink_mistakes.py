@@ -185,7 +185,7 @@ SINK_MISTAKES: dict[Mistake, SinkAim] = {
     leaves_what_the_dead_staged: SinkAim(7, _FILES, "what is staged is completed or dropped"),
     lets_the_stale_delete: SinkAim(54, _FILES, "", *(("zombie", "sink.recover:before"),) * 2),
     drops_what_was_decided: SinkAim(5, _FILES, ""),
-    ends_in_the_cache: SinkAim(17, _FILES, "the disk lost it, restore it from elsewhere|records stay as they are"),
+    ends_in_the_cache: SinkAim(38, _FILES, "the disk lost it, restore it from elsewhere|records stay as they are"),
     asks_for_no_decision: SinkAim(4, _KAFKA, "is prepared, and only .* can say whether it was committed there"),
     leaves_the_decision_out: SinkAim(0, _KAFKA, "says that round .* was committed, and the registry knows of round"),
     commits_before_the_registry_knows: SinkAim(0, _KAFKA, "nothing is seen before it is committed"),
