@@ -41,6 +41,7 @@ NO_EFFECT: dict[str, str] = {
     "scribengin.dataflow.registry.view.DataflowView": "submits, places, reports: nothing of a round",
     "scribengin.dataflow.registry.view.new_master_name": "takes the next number, before there is a master of it",
     "scribengin.dataflow.registry.numbers": "raises counters, before anything of a dataflow that has ended is deleted",
+    "scribengin.dataflow.round.commit_logs.TaskCommitLogs._send": "called inside the failpoints of what is sent only",
     "scribengin.filesystems.local.LocalFileSystem": "called inside DurableFileSystem's failpoints only",
     "scribengin.filesystems.local._LocalFile": "the same for NewFile",
     "scribengin.filesystems.fsspec.FsspecDurableFileSystem": "the same as LocalFileSystem",

@@ -6,8 +6,9 @@ Each would leave two nodes for ever, its own and its commit log. What the commit
 2. A stream's nodes are deleted only in a transaction that raises the *era* of its source: the version of that one's
    node. Whoever makes a commit log anew, or changes one, holds the era under which he has looked. So who has looked
    before the deletion changes nothing, though the versions of a node that is made anew begin at 0 again.
-3. So streams may be put together at any time, by anybody. An owner that it disturbs takes over again, and goes on where
-   it stood.
+3. So streams may be put together at any time, by anybody. An owner of others holds the new era from then on, once it
+   has seen that its own stand as it left them (commit_logs.py). One that has lost its nodes takes over again, and goes
+   on where it stood.
 4. A page's entry stays when its stream is back, and is replaced when that is put together again: there is one at most
    of each stream.
 """
@@ -28,11 +29,11 @@ from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.paths import DataflowPaths
 from scribengin.errors import DescriptorUnreadable
 from scribengin_registry.compare_and_set import RACES
-from scribengin_registry.contract import Create, Delete, Node, Operation, Registry, Set
+from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set
 from scribengin_registry.errors import NodeMissing
 
 TOGETHER_MIN = 64
-"""So many have nodes of their own before they are put together. Each time, all owners of the source take over again."""
+"""So many have nodes of their own before they are put together. Each time, all owners of the source look again."""
 PAGE_BYTES_MAX = 512 * 1024
 _CHANGED_BYTES_MAX = 704 * 1024
 """Two pages have so much at most when one transaction changes both."""
@@ -81,39 +82,47 @@ def gone_ones(registry: Registry, dataflow: str, source: str, streams: Collectio
 
 
 def put_together(registry: Registry, dataflow: str, source: str, beside: Collection[str]) -> None:
-    """Put the streams of a source into pages that are not `beside`, if they are many. What fits at once; what somebody
-    has, or changes meanwhile, has its nodes until the next time. Raises DescriptorUnreadable (a page)."""
-    nodes = DataflowPaths(dataflow)
+    """Put streams of a source into a page that are not `beside`, if they are many: what fits into one transaction. What
+    somebody has, or changes meanwhile, has its nodes until the next time. Raises DescriptorUnreadable (a page)."""
     root = registry.find(paths.source_streams(dataflow, source))
-    if root is None or root.children_count - len(beside) < TOGETHER_MIN:
-        return
-    there = [from_node_name(child) for child in registry.children(paths.source_streams(dataflow, source))]
-    gone = [stream for stream in there if stream not in beside]
+    if root is not None and root.children_count - len(beside) >= TOGETHER_MIN:
+        with suppress(*RACES):
+            _put(registry, DataflowPaths(dataflow), source, beside)
+
+
+def _put(registry: Registry, nodes: DataflowPaths, source: str, beside: Collection[str]) -> None:
+    root = paths.source_streams(nodes.dataflow, source)
+    standing = _standing(registry, nodes)
+    era = registry.get(root).version  # before anything is looked at
+    gone = [stream for child in registry.children(root) if (stream := from_node_name(child)) not in beside]
     if len(gone) < TOGETHER_MIN:
         return
-    homes = _homes(_pages(registry, nodes, source))
-    groups: dict[int | None, list[str]] = {}
-    for stream in gone:
-        groups.setdefault(homes.get(stream), []).append(stream)
-    for number, streams in groups.items():
-        with suppress(*RACES):
-            _put(registry, nodes, source, number, streams)
-
-
-def _put(registry: Registry, nodes: DataflowPaths, source: str, number: int | None, streams: Sequence[str]) -> None:
-    """Into that page, which has them, while there is room; None: into the last one, or a new one."""
-    root = paths.source_streams(nodes.dataflow, source)
-    era = registry.get(root).version  # before anything is looked at
     pages = _pages(registry, nodes, source)
-    homes = _homes(pages)
-    logs, deletions = _found(registry, nodes, source, [s for s in streams if homes.get(s) == number])
-    if not deletions:
-        return
-    operations: list[Operation] = [Set(root, b"", era)]
-    if logs:
-        operations += _written(registry, nodes, source, pages, number, logs)
-    with failpoint("streams.put_together"):
-        registry.commit([*operations, *deletions])
+    for number, streams in _by_page(pages, gone):
+        logs, deletions = _found(registry, nodes, source, streams)
+        if deletions:
+            written = _written(registry, nodes, source, pages, number, logs) if logs else []
+            with failpoint("streams.put_together"):
+                registry.commit([*standing, Set(root, b"", era), *written, *deletions])
+            return
+
+
+def _standing(registry: Registry, nodes: DataflowPaths) -> list[Operation]:
+    """Holds that the dataflow was not deleted since, and submitted again: versions come back then, and names of workers
+    never do (numbers.py). Raises NodeMissing: it has none, so nobody knows."""
+    workers = registry.children(nodes.workers)
+    if not workers:
+        raise NodeMissing(f"{nodes.workers} has no worker", path=nodes.workers)
+    return [Check(f"{nodes.workers}/{workers[0]}", ANY_VERSION)]
+
+
+def _by_page(pages: Sequence[_Page], streams: Iterable[str]) -> list[tuple[int | None, list[str]]]:
+    """The streams by the page that has them, the most first. None: none has, they go into the last one or a new one."""
+    homes = {stream: number for number, one in enumerate(pages) for stream in one.page.streams}
+    groups: dict[int | None, list[str]] = {}
+    for stream in streams:
+        groups.setdefault(homes.get(stream), []).append(stream)
+    return sorted(groups.items(), key=lambda group: -len(group[1]))
 
 
 def _found(
@@ -162,11 +171,6 @@ def _may_have(page: bytes, streams: AbstractSet[str]) -> bool:
         return not streams.isdisjoint(from_json(page)["streams"])
     except (ValueError, KeyError, TypeError):
         return True  # who reads it says what is wrong with it
-
-
-def _homes(pages: Sequence[_Page]) -> dict[str, int]:
-    """The page that each stream has its entry in."""
-    return {stream: number for number, one in enumerate(pages) for stream in one.page.streams}
 
 
 def _written(

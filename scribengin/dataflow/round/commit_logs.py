@@ -11,7 +11,9 @@ Rules, each of which the crash tests hold:
 5. Every change says of whose dataflow it is: it holds that the owner's `member` node stands. Versions begin anew where
    nodes are deleted and made again, with the dataflow; names of its workers never do (numbers.py).
 6. Every change holds the eras of the task's sources, too. For a stream that is gone has no nodes any more, and when it
-   is back they are made anew: at version 0, and with what was read of it (gone_streams.py).
+   is back they are made anew: at version 0, and with what was read of it (gone_streams.py). Where another era has
+   begun because others' nodes went, the same is sent again under that one: an owner that took over again would run its
+   round again, and sinks without transactions have written it already.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from scribengin.base.model import Position
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.gone_streams import gone_ones
 from scribengin.errors import CommitTooLarge, DecisionMissing, StaleOwner
-from scribengin_registry.compare_and_set import win_race
+from scribengin_registry.compare_and_set import LookAgain, win_race
 from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
 
@@ -97,7 +99,7 @@ class TaskCommitLogs:
         moved = {path: self._logs[path].model_copy(update={"position": at}) for path, at in positions.items()}
         operations = self._operations(moved)
         with self._as_member(), failpoint("ownership.begin"):
-            versions = self._registry.commit(self._by_member(operations))
+            versions = self._send(operations)
         self._moved(moved, versions)
 
     def name_batch(self, batch: QueryBatch, streams: Sequence[str]) -> None:
@@ -109,7 +111,7 @@ class TaskCommitLogs:
         named = {path: self._logs[path].model_copy(update={"batch": batch}) for path in streams}
         operations = self._operations(named)
         with self._as_member(), failpoint("ownership.name_batch"):
-            versions = self._registry.commit(self._by_member(operations))
+            versions = self._send(operations)
         self._moved(named, versions)
 
     def commit(self, moved: Mapping[str, CommitLog]) -> None:
@@ -119,7 +121,7 @@ class TaskCommitLogs:
         """
         operations = self._bounded_operations(moved)
         with self._as_member(), failpoint("round.commit"):
-            versions = self._registry.commit(self._by_member(operations))
+            versions = self._send(operations)
         self._moved(moved, versions)
 
     def prepare(self, moved: Mapping[str, CommitLog], decision: Decision) -> dict[str, CommitLog]:
@@ -128,7 +130,7 @@ class TaskCommitLogs:
         prepared = {path: self._logs[path].preparing(log, decision) for path, log in moved.items()}
         operations = self._bounded_operations(prepared)
         with self._as_member(), failpoint("round.prepare"):
-            versions = self._registry.commit(self._by_member(operations))
+            versions = self._send(operations)
         self._moved(prepared, versions)
         return {path: log.forward() for path, log in prepared.items()}
 
@@ -136,14 +138,17 @@ class TaskCommitLogs:
         """Bring a prepared round to its end, as was decided. Raises VersionConflict (fenced), OutcomeUnknown."""
         operations = self._operations(resolution.changed)
         with self._as_member(), failpoint("ownership.resolve"):
-            versions = self._registry.commit(self._by_member(operations))
+            versions = self._send(operations)
         self._moved(resolution.changed, versions)
 
     def refuse_if_stale(self) -> None:
-        """Raise StaleOwner if the task has a later owner than this one: before a contradiction is blamed on anything
-        else."""
+        """Raise StaleOwner if the task has a later owner than this one, or is nobody's any more: before a contradiction
+        is blamed on anything else."""
         for path, mine in self._logs.items():
-            log = CommitLog.from_bytes(self._registry.get(path).data, path=path)
+            node = self._registry.find(path)
+            if node is None:
+                raise StaleOwner(f"{path} is gone: {self.owner} owned it under epoch {mine.epoch}")
+            log = CommitLog.from_bytes(node.data, path=path)
             if log.epoch != mine.epoch:
                 raise StaleOwner(f"{path}: {log.owner} owns it under epoch {log.epoch}; {self.owner} has {mine.epoch}")
 
@@ -159,6 +164,39 @@ class TaskCommitLogs:
     def moved(self, path: str, **changes: object) -> CommitLog:
         """The commit log at `path` as this owner's next round would leave it."""
         return self._logs[path].model_copy(update={"round": self.round + 1, **changes})
+
+    def _send(self, operations: Sequence[Operation]) -> list[int]:
+        """Commit this under the eras that there are now, if nothing of this owner's has changed since it looked."""
+
+        def attempt() -> list[int]:
+            try:
+                return self._registry.commit(self._by_member(operations))
+            except VersionConflict as conflict:
+                if conflict.path not in {era.path for era in self._eras} or not self._stands_in_new_eras():
+                    raise
+                raise LookAgain from None
+
+        return win_race(attempt, races=(), exhausted=self._never_at_rest)
+
+    def _stands_in_new_eras(self) -> bool:
+        """Whether the commit logs of sources are as this owner has left them; then the eras of now are held.
+
+        They name their owner and its epoch. So one that was made anew is another, though its version may be the same,
+        and one that was taken or rewound has another version. Those of sinks are in no era: who writes checks them.
+        """
+        self._registry.sync()
+        eras = self._eras_now()  # before anything is looked at
+        for path, mine in self._logs.items():
+            if paths.source_and_stream(path) is not None:
+                node = self._registry.find(path)
+                if node is None or (node.version, node.data) != (self._versions[path], mine.to_bytes()):
+                    return False
+        self._eras = eras
+        return True
+
+    def _never_at_rest(self) -> VersionConflict:
+        path = self._eras[0].path
+        return VersionConflict(f"{path} keeps changing: nodes of other streams keep being deleted there", path=path)
 
     def _by_member(self, operations: Sequence[Operation]) -> list[Operation]:
         """The same, and that the owner's worker was not removed, nor nodes of streams since they were looked at."""

@@ -10,6 +10,7 @@ What may go wrong from the output on, and what then holds:
 | commit   | too large                | rolled back, raised                                                       |
 | commit   | the reply is lost        | take over again, from oneself: the commit logs say whether it was applied |
 | commit   | a version does not match | take over again, which raises StaleOwner if it is somebody else's now     |
+| commit   | a source's era differs   | sent again, if all commit logs of sources are as this owner left them     |
 | commit   | the decision is unknown  | take over again: the coordinator is fenced, and asked                     |
 | complete | anything                 | not owning; the next `take_over` completes                                |
 """

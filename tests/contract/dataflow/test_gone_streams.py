@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from scribengin.base.commit_log import CommitLog, Decision
+from scribengin.base.commit_log import CommitLog, Decision, QueryBatch, resolve_prepared
 from scribengin.dataflow.registry import gone_streams as gone
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.gone_streams import GoneStreamsPage, gone_streams, put_together
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.commit_logs import TaskCommitLogs
 from scribengin.errors import StaleOwner
-from scribengin_registry.contract import Create, Delete, Operation, Registry, Set
+from scribengin_registry.compare_and_set import TRIES_MAX
+from scribengin_registry.contract import Create, Delete, Node, Operation, Registry, Set, Watch
 from scribengin_registry.errors import VersionConflict
 from tests.contract.dataflow.test_dataflow_numbers import RESOURCE, registered, submitted
 
@@ -31,7 +32,7 @@ def view(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> DataflowView:
 
 def owned(view: DataflowView, owner: str, generation: int, stream: str = "P0", task: str = "task-0") -> TaskCommitLogs:
     streams = [view.paths.source_stream("flights", stream), paths.sink_stream(RESOURCE, task)]
-    member = view.paths.worker("worker-1")
+    member = view.paths.worker(owner.partition("/")[0])
     ownership = TaskCommitLogs(view.registry, view.dataflow, task, owner, generation, streams, member)
     ownership.take()
     return ownership
@@ -259,6 +260,235 @@ def test_what_is_taken_or_rewound_meanwhile_is_not_put_together(
     together(view)
     assert streams_with_nodes(view) == ["P0"]
     assert gone_streams(view.registry, view.dataflow, "flights") == {}
+
+
+def begins(view: DataflowView, owner: TaskCommitLogs) -> None:
+    owner.begin({source_log(view): {"at": 5}})
+
+
+def names_a_batch(view: DataflowView, owner: TaskCommitLogs) -> None:
+    owner.name_batch(QueryBatch(checkpoint="c"), [source_log(view)])
+
+
+def commits(view: DataflowView, owner: TaskCommitLogs) -> None:
+    log = source_log(view)
+    owner.commit({path: owner.moved(path, **({"position": {"at": 5}} if path == log else {})) for path in owner.logs})
+
+
+def commits_what_is_no_source(_view: DataflowView, owner: TaskCommitLogs) -> None:
+    owner.commit({path: owner.moved(path) for path in owner.logs if "/sinks/" in path})
+
+
+def prepares(view: DataflowView, owner: TaskCommitLogs) -> None:
+    decision = Decision(coordinator="group", epoch=owner.epoch, round=1)
+    moved = {path: owner.moved(path, position={"at": 5}) for path in [source_log(view)]}
+    owner.prepare(moved, decision)
+
+
+def resolves(view: DataflowView, owner: TaskCommitLogs) -> None:
+    last = next(log.prepared.decision for log in owner.logs.values() if log.prepared is not None)
+    owner.resolve(resolve_prepared(owner.logs, "group", last))
+    assert owner.logs[source_log(view)].position == {"at": 5}
+
+
+CHANGES = [(begins,), (names_a_batch,), (commits,), (commits_what_is_no_source,), (prepares, resolves)]
+
+
+@pytest.mark.parametrize("changes", CHANGES)
+def test_an_owner_need_not_take_over_again_when_other_streams_are_put_together(
+    view: DataflowView, changes: Sequence[Callable[[DataflowView, TaskCommitLogs], None]]
+) -> None:
+    """A sink without transactions has written its round when the owner commits: once more would be twice."""
+    owner = owned(view, "worker-1/e/1", 1)
+    for number, change in enumerate(changes):
+        read(view, "P1", 2 + number, task="task-1")
+        together(view)
+        assert streams_with_nodes(view) == ["P0"]
+        change(view, owner)
+    assert owner.epoch == 1
+    assert view.commit_log_of("flights", "P0") == owner.logs[source_log(view)]
+    commits(view, owner)
+    assert owner.logs[source_log(view)].position == {"at": 5}
+
+
+def disturbed(monkeypatch: pytest.MonkeyPatch, view: DataflowView, times: int) -> list[int]:
+    """From now on so many transactions that move a commit log come right after another era has begun. Returns what
+    fills with the lengths of those that were tried."""
+    commit, tried = type(view.registry).commit, list[int]()
+
+    def late(one: Registry, operations: Sequence[Operation]) -> list[int]:
+        if any(isinstance(operation, Set) and operation.path.endswith("/commit-log") for operation in operations):
+            tried.append(len(operations))
+            if len(tried) <= times:
+                commit(one, [view.next_era("flights")])
+        return commit(one, operations)
+
+    monkeypatch.setattr(type(view.registry), "commit", late)
+    return tried
+
+
+def test_one_change_may_be_disturbed_several_times(view: DataflowView, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = owned(view, "worker-1/e/1", 1)
+    tried = disturbed(monkeypatch, view, 3)
+    commits(view, owner)
+    assert tried == [4] * 4
+    assert (owner.epoch, owner.round) == (1, 1)
+    assert view.commit_log_of("flights", "P0") == owner.logs[source_log(view)]
+
+
+def test_a_change_that_is_disturbed_for_ever_fails(view: DataflowView, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = owned(view, "worker-1/e/1", 1)
+    tried = disturbed(monkeypatch, view, 10_000)
+    with pytest.raises(VersionConflict):
+        commits(view, owner)
+    assert len(tried) == TRIES_MAX
+    assert owner.round == 0
+
+
+def both(view: DataflowView) -> TaskCommitLogs:
+    """Owns P0 and P1."""
+    streams = [*(view.paths.source_stream("flights", name) for name in ("P0", "P1"))]
+    streams.append(paths.sink_stream(RESOURCE, "task-0"))
+    owner = TaskCommitLogs(view.registry, view.dataflow, "task-0", "worker-1/e/1", 1, streams)
+    owner.take()
+    return owner
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_an_owner_that_has_lost_one_stream_commits_nothing_of_another(view: DataflowView, is_made_anew: bool) -> None:
+    stale = both(view)
+    view.registry.delete(paths.lock(view.paths.source_stream("flights", "P1")))
+    together(view)
+    assert streams_with_nodes(view) == ["P0"]
+    if is_made_anew:
+        owner = owned(view, "worker-1/f/1", 2, "P1", "task-1")
+        assert owner._versions[source_log(view, "P1")] == stale._versions[source_log(view, "P1")]
+    with pytest.raises(VersionConflict):
+        begins(view, stale)
+    assert view.commit_log_of("flights", "P0") == stale.logs[source_log(view)]
+
+
+def test_an_owner_whose_stream_was_taken_since_commits_nothing_of_another(view: DataflowView) -> None:
+    """Of the stream that does not move only the look says so: nobody checks its version."""
+    stale = both(view)
+    view.registry.delete(paths.lock(view.paths.source_stream("flights", "P1")))
+    owned(view, "worker-1/f/1", 2, "P1", "task-1")
+    begins_another_era(view)
+    with pytest.raises(VersionConflict):
+        commits_what_is_no_source(view, stale)
+    with pytest.raises(StaleOwner):
+        stale.refuse_if_stale()
+
+
+def test_an_owner_commits_nothing_after_a_rewind_to_where_its_streams_stand(view: DataflowView) -> None:
+    """Its commit log says the same as before. Only the version tells."""
+    stale = both(view)
+    same = Set(source_log(view, "P1"), stale.logs[source_log(view, "P1")].to_bytes())
+    view.registry.commit([same, view.next_era("flights")])
+    with pytest.raises(VersionConflict):
+        begins(view, stale)
+
+
+def test_an_owner_that_loses_a_stream_while_it_looks_again_commits_nothing(
+    view: DataflowView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right after its look at the stream, that goes and is made anew. So the era must be older than the look."""
+    stale = both(view)
+    find, left = type(view.registry).find, ["once"]
+
+    def loses(one: Registry, path: str, watch: Watch | None = None) -> Node | None:
+        found = find(one, path, watch)
+        if left and path == source_log(view, "P1"):
+            left.clear()
+            view.registry.delete(paths.lock(view.paths.source_stream("flights", "P1")))
+            together(view)
+            owned(view, "worker-1/f/1", 2, "P1", "task-1")
+        return found
+
+    begins_another_era(view)
+    monkeypatch.setattr(type(view.registry), "find", loses)
+    with pytest.raises(VersionConflict):
+        begins(view, stale)
+    assert not left
+    assert view.commit_log_of("flights", "P0") == stale.logs[source_log(view)]
+
+
+def test_an_owner_whose_commit_log_is_gone_is_stale(view: DataflowView) -> None:
+    stale = owned(view, "worker-1/e/1", 1)
+    stale.release()
+    together(view)
+    with pytest.raises(StaleOwner, match="worker-1/e/1"):
+        stale.refuse_if_stale()
+
+
+def test_what_is_of_a_dataflow_that_was_submitted_again_meanwhile_is_not_put_together(
+    view: DataflowView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All versions are what they were."""
+
+    def begins_anew() -> None:
+        view.delete()
+        again = submitted(view.registry)
+        registered(again, "worker-2")
+        owner = owned(again, "worker-2/e/1", again.placement_head().value.next_generation)
+        commits(again, owner)
+        owner.release()
+
+    owner = owned(view, "worker-1/e/1", 1)
+    commits(view, owner)
+    owner.release()
+    meanwhile(monkeypatch, view.registry, begins_anew)
+    together(view)
+    assert streams_with_nodes(view) == ["P0"]
+    assert gone_streams(view.registry, view.dataflow, "flights") == {}
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, view: DataflowView) -> tuple[list[str], list[int]]:
+    """What fills with the pages that are read from now on, and with how many operations transactions have."""
+    get, commit = type(view.registry).get, type(view.registry).commit
+    pages_read, sent = list[str](), list[int]()
+
+    def counting(one: Registry, path: str, watch: Watch | None = None) -> Node:
+        pages_read.extend([path] if "/page-" in path else [])
+        return get(one, path, watch)
+
+    def committing(one: Registry, operations: Sequence[Operation]) -> list[int]:
+        sent.append(len(operations))
+        return commit(one, operations)
+
+    monkeypatch.setattr(type(view.registry), "get", counting)
+    monkeypatch.setattr(type(view.registry), "commit", committing)
+    return pages_read, sent
+
+
+def test_streams_are_put_together_with_one_transaction_and_one_look_at_the_pages(
+    view: DataflowView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each transaction has all owners of the source look again."""
+    monkeypatch.setattr(gone, "PAGE_BYTES_MAX", 400)  # each has a page of its own
+    for number in range(3):
+        read(view, f"P{number}", number + 1)
+        together(view)
+    for number, name in enumerate(["P0", "P2", "P3", "P4"]):
+        read(view, name, number + 4)
+    pages_read, sent = counted(monkeypatch, view)
+    together(view)
+    assert (len(pages_read), len(sent)) == (3, 1)
+    assert streams_with_nodes(view) == ["P0", "P2"], "the most that stand, or will, in one page"
+    together(view)
+    together(view)
+    assert len(sent) == 3
+    assert streams_with_nodes(view) == []
+
+
+def test_streams_that_somebody_owns_keep_no_others_from_being_put_together(view: DataflowView) -> None:
+    read(view, "P0", 1)
+    together(view)
+    read(view, "P0", 2)
+    for number in (3, 4):
+        owned(view, f"worker-1/e/{number}", number, f"P{number}", f"task-{number}")
+    together(view)
+    assert streams_with_nodes(view) == ["P3", "P4"]
 
 
 def looks(view: DataflowView, happens: Callable[[], object]) -> Iterator[TaskCommitLogs]:

@@ -110,6 +110,36 @@ def test_latest_is_where_the_dataflow_began_also_for_whoever_takes_over_before_t
         assert delivered(opened) == list(range(5, 15))
 
 
+def test_a_round_runs_once_though_nodes_of_others_streams_are_deleted_meanwhile(
+    registry: Registry, namespace: LogNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sink without transactions has written its records by the time of the commit."""
+    append(namespace, range(10))
+    runs: list[int] = []
+    run = Copy.run
+
+    def counted(self: Copy, inputs: Mapping[str, Sequence[ReadSplit]]) -> dict[str, list[pa.RecordBatch]]:
+        runs.append(len(runs))
+        return run(self, inputs)
+
+    monkeypatch.setattr(Copy, "run", counted)
+    began: list[str] = []
+
+    def another_era(stop: str) -> None:
+        registry.commit([DataflowView(registry, "flow").next_era("in")])
+        began.append(stop)
+
+    with resources(registry, LOG_SINK) as opened:
+        with at_failpoint("ownership.begin:before", another_era):
+            taken = owner(registry, opened, 1)
+        with at_failpoint("round.commit:before", another_era):
+            outcome = taken.run_round()
+        assert began == ["ownership.begin:before", "round.commit:before"]
+        assert outcome is not None
+        assert (outcome.round, len(runs)) == (1, 1)
+        assert delivered(opened) == list(range(10))
+
+
 def test_a_log_that_was_deleted_and_created_again_is_not_taken_for_the_one_that_was_read(
     registry: Registry, namespace: LogNamespace
 ) -> None:

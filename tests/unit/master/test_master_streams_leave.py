@@ -52,7 +52,7 @@ class ComingAndGoing(Model):
         self.ensemble = ensemble
         self.wanted = wanted
         super().__init__(registry)
-        registry.create(paths.DataflowPaths("flow").root, parents=True)
+        registry.create(paths.DataflowPaths("flow").worker("worker-1"), parents=True)
         self.placement = TaskPlacement({}, PlacementHead(), wanted)
         self.running = {}
         self.published.clear()

@@ -33,7 +33,7 @@ def one_is_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def dataflow(registry: Registry, *, endless: bool = False) -> OpenedDataflow:
     """A dataflow of two sources, `a` and `b`, in each of which one stream was read that is gone."""
-    registry.create(NODES.root, parents=True)
+    registry.create(NODES.worker("worker-1"), parents=True)
     for source in ("a", "b"):
         commit(registry, source, "P0")
     resources = SimpleNamespace(

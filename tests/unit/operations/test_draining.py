@@ -59,6 +59,7 @@ def test_where_streams_that_are_gone_were_read_up_to_is_read_once(monkeypatch: p
         view = submitted(registry)
         for number, name in enumerate(NAMES[:5]):  # the last one was never read
             read_up_to(view, name, at=number + 2)
+        registry.create(view.paths.worker("worker-1"), parents=True)  # by whose node it knows the dataflow
         gone_streams.put_together(registry, "flow", "in", ["P0"])
         looked = pages_looked_at(registry, view.paths, monkeypatch)
         assert draining.left_to_read(view, ["in"]) == ("in:P0", "in:P1", "in:P2", "in:P5")
