@@ -349,7 +349,7 @@ def positions_from_memory(patch: pytest.MonkeyPatch) -> None:
 
 MISTAKES: dict[Mistake, int] = {
     look_without_fencing: 51,
-    look_before_fencing: 68,
+    look_before_fencing: 9,
     commit_without_versions: 226,
     trust_a_clock: 226,
     take_an_unknown_outcome_for_done: 7,

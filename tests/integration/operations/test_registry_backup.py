@@ -97,7 +97,7 @@ def test_a_stream_that_is_put_together_meanwhile_stands_where_it_was_read_up_to(
     file, view = tmp_path / "backup.gz", DataflowView(registry, "flow")
     log = CommitLog(dataflow="flow", task="", owner="", generation=0, epoch=0, round=0, position={"sequence": 7})
     registry.create(paths.commit_log(view.paths.source_stream("in", "P0")), log.to_bytes(), parents=True)
-    registry.create(view.paths.root, parents=True)
+    registry.create(view.paths.worker("worker-1"), parents=True)
     get, begun = type(registry).get, set[str]()
 
     def meanwhile(one: Registry, path: str, *watch: Any) -> Node:
