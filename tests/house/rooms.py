@@ -45,7 +45,7 @@ BELOW: dict[str, frozenset[str]] = {
     "spark.session": frozenset({"connectors", "spark.worker_errors"}),
     "spark.arrow_files": frozenset({"spark.worker_errors", "spark.worker_imports"}),
     "spark.worker_errors": frozenset({"base"}),
-    "spark.worker_imports": frozenset(),
+    "spark.worker_imports": frozenset({"base"}),
     "launcher": frozenset({"base"}),
     "connectors": frozenset({"log.clients", "dafka", "proxy"}),
     "dafka": frozenset({"log"}),
