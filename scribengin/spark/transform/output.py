@@ -54,7 +54,7 @@ class MemoryCollector:
     def execute(self) -> list[pa.RecordBatch]:
         """What `DataFrame.toArrow` does, without what that asks the JVM for each time: settings, the frame's schema,
         and a place in Python to show beside the job. It was a fifth of a small round."""
-        port, secret, server = self._frame._jdf.collectAsArrowToPython()  # noqa: SLF001  as toArrow asks for them
+        port, secret, server = self._frame._jdf.collectAsArrowToPython()
         try:
             with _load_from_socket((port, secret), ArrowCollectSerializer()) as batches:
                 return [batch for batch in batches if batch.num_rows]
