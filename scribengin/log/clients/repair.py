@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scribengin.base.names import log_command
 from scribengin.errors import InconsistentLog
 from scribengin.log.inspect.log import Remainder
 from scribengin.log.metadata.segments import SegmentDescriptor
@@ -45,7 +46,8 @@ def recover_log(namespace: LogNamespace, log: str, *, timeout_s: float = 10.0, s
     unfinished = metadata_check.in_progress
     if metadata_check.findings:
         raise InconsistentLog(
-            f"log '{log}': {metadata_check.findings[0]}; look at all of it with `scribengin log inspect`"
+            f"log '{log}': {metadata_check.findings[0]}; look at all of it with "
+            f"{log_command(namespace.path, 'inspect', log)}"
         )
     gone = inspection.unnamed() or inspection.missing() or inspection.only_cold()
     if unfinished is None and not gone:

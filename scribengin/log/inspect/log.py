@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
+from scribengin.base.names import log_command
 from scribengin.base.text.counting import many
 from scribengin.errors import LogNotFound, StoreUnreachable
 from scribengin.log.format.dlsn import DLSN
@@ -195,17 +196,21 @@ class LogInspection:
                 held = many(records_in(self._store, name), "record")
                 yield Finding(
                     f"the file {self._store.location(name)} holds {held} that the registry does not name: it went "
-                    "back, as to an older backup; `scribengin log recover` takes them back",
+                    f"back, as to an older backup; {self._recovery} takes them back",
                     name.segment,
                 )
         with suppress(StoreUnreachable):  # which a look at its segments tells
             for name in self.only_cold():
                 yield Finding(
                     f"the segment is in cold storage alone ({self._store.location(name)}), which the registry does not "
-                    "know: it went back, as to an older backup; `scribengin log recover` takes it from there",
+                    f"know: it went back, as to an older backup; {self._recovery} takes it from there",
                     name.segment,
                 )
         yield from self._readers_out_of_place()
+
+    @property
+    def _recovery(self) -> str:
+        return log_command(self._metadata.namespace, "recover", self._metadata.log)
 
     def _readers_out_of_place(self) -> Iterator[Finding]:
         readers = RegisteredReaders(self._metadata).positions()
@@ -217,7 +222,7 @@ class LogInspection:
             if place > end:
                 yield Finding(
                     f"reader '{reader}' stands at {place}, behind its end {end}: the log or the registry went back; "
-                    "`scribengin log recover` looks for what is missing"
+                    f"{self._recovery} looks for what is missing"
                 )
             elif place < head.first and not head.given_up_to <= place:
                 yield Finding(

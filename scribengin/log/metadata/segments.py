@@ -376,7 +376,7 @@ class LogMetadata:
                 wrong = wrong or f"segment {before.head.max_segment} is in progress and has no node"
                 raise InconsistentLog(
                     f"log '{self.log}': {wrong} under {self.segments_path}; nobody may write it before that is "
-                    "explained: see `scribengin log inspect`"
+                    f"explained: see {log_command(self.namespace, 'inspect', self.log)}"
                 )
             before = after
 

@@ -236,6 +236,11 @@ class LogCatalog:
         """When something came last, or was told of."""
         self._readers: OrderedDict[int, SegmentReader] = OrderedDict()
 
+    @property
+    def namespace(self) -> str:
+        """The path of the namespace that the log is in."""
+        return self._metadata.namespace
+
     def state(self) -> LogState:
         """The log's metadata, as of the last change that was seen. Raises LogNotFound, InconsistentLog."""
         state = self._state

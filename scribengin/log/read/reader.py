@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from scribengin.base.clock import Clock
 from scribengin.base.closing import ClosedAtExit
+from scribengin.base.names import log_command
 from scribengin.errors import ColdSegmentMissing, DamagedEntry, LogClosed, ReadCancelled, ReaderIdle, ScribenginError
 from scribengin.log.config import ReaderConfig
 from scribengin.log.format.dlsn import DLSN
@@ -27,7 +28,7 @@ from scribengin.log.metadata.reader_lock import SubscriberLock
 from scribengin.log.metadata.segments import LogMetadata
 from scribengin.log.metrics import LogMetrics
 from scribengin.log.read.batches import in_channels, records_of, with_place
-from scribengin.log.read.catalog import LogCatalog, Writer
+from scribengin.log.read.catalog import LogCatalog
 from scribengin.log.read.cursor import EntryCursor
 from scribengin.log.read.ranges import RangePlan, plan_range
 from scribengin.log.read.read_ahead import Entries, EntriesAhead, EntriesInTurn, ReadEntry
@@ -74,7 +75,7 @@ class LogReader(ClosedAtExit):
         self._entry: ReadEntry | None = None
         """The one that the position lies in, when that is known."""
         self._last: RecordPlace | None = None
-        self._idle = IdleWatch(catalog.log.name, config, clock, catalog.writer)
+        self._idle = IdleWatch(catalog, config, clock)
 
     @property
     def directory(self) -> str:
@@ -335,10 +336,11 @@ class IdleWatch:
     writer has died is idle until somebody recovers it.
     """
 
-    def __init__(self, log: str, config: ReaderConfig, clock: Clock, writer: Callable[[], Writer]) -> None:
-        self._log = log
+    def __init__(self, catalog: LogCatalog, config: ReaderConfig, clock: Clock) -> None:
+        self._log = catalog.log.name
+        self._recovery = log_command(catalog.namespace, "recover", self._log)
         self._clock = clock
-        self._writer = writer
+        self._writer = catalog.writer
         self._warn_s = config.idle_warn_s
         self._error_s = config.idle_error_s
         self._seen_s = clock.monotonic_s()
@@ -368,7 +370,7 @@ class IdleWatch:
         if writer == "died":
             raise ReaderIdle(
                 f"log '{self._log}': nothing came for {self.idle_s:.0f} s, and its writer has died and left a segment "
-                "unfinished; start a writer, or run `scribengin log recover`, then open a new reader"
+                f"unfinished; start a writer, or run {self._recovery}, then open a new reader"
             )
         if writer == "there":
             raise ReaderIdle(

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import node_name
+from scribengin.base.names import log_command
 from scribengin.errors import LogBusy, LogExists, LogNotFound, LogWriteFailed
 from scribengin.log.config import LogConfig
 from scribengin.log.format.entry import EncodedEntry
@@ -59,7 +60,7 @@ def copy_log(source: LogPlace, target: LogPlace, config: LogConfig | None, clock
     config = config or source.metadata.descriptor().config
     store = target.store.for_log(config)
     state = source.metadata.whole()
-    refuse_unfinished(source.metadata.log, state)
+    refuse_unfinished(source.metadata, state)
     _refuse_existing(target)
     log = LogDescriptor(
         name=target.metadata.log,
@@ -96,12 +97,13 @@ def repair_segments(metadata: LogMetadata, store: SegmentStore) -> int:
     return len(repaired)
 
 
-def refuse_unfinished(log: str, state: LogState) -> None:
+def refuse_unfinished(metadata: LogMetadata, state: LogState) -> None:
     """Raises LogBusy."""
     if state.head.in_progress:
         raise LogBusy(
-            f"log '{log}' is being written, or its writer has left segment {state.head.max_segment} unfinished: end "
-            f"its writer, or complete the segment with `scribengin log recover {log}`, then copy it"
+            f"log '{metadata.log}' is being written, or its writer has left segment {state.head.max_segment} "
+            "unfinished: end its writer, or complete the segment with "
+            f"{log_command(metadata.namespace, 'recover', metadata.log)}, then copy it"
         )
 
 

@@ -165,7 +165,7 @@ def copy_files(metadata: LogMetadata, source: SegmentStore, target: SegmentStore
     `migrate_namespace`."""
     log = metadata.descriptor()
     state = metadata.whole()
-    refuse_unfinished(metadata.log, state)
+    refuse_unfinished(metadata, state)
     store = target.for_log(log.config)
     store.create_log(log.directory)
     present = set(store.names(log.directory))

@@ -24,6 +24,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
+from scribengin.base.names import log_command
 from scribengin.errors import ConfigInvalid, DamagedEntry, LogError, LogNotFound, LogWriteFailed, SegmentsMoved
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
@@ -132,7 +133,8 @@ def drop_hot_segments(
         revise_segment(metadata, segment, _forgetting(cold))
         failure = DamagedEntry(
             f"log '{metadata.log}': the cold copy of segment {segment.segment} does not hold ({wrong}); its file in "
-            "the store is kept, and copied again by the next maintenance (`scribengin log offload`)",
+            "the store is kept, and copied again by the next maintenance "
+            f"({log_command(metadata.namespace, 'offload', metadata.log)})",
             position=str(DLSN(segment.segment, 0, 0)),
         )
     if failure is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import from_node_name
+from scribengin.base.names import log_command
 from scribengin.connectors.files.formats.kinds import NOUN as FILES
 from scribengin.connectors.files.remains import StreamRemains, files_on_their_way, remains_of
 from scribengin.connectors.log.reaching import open_namespace
@@ -102,7 +103,7 @@ def asked_for(namespace: LogNamespace, log: str, commit_log: str) -> str | None:
 
 def next_step_of(log: str, namespace: str) -> str:
     """How a log is brought to its end."""
-    return f"`scribengin log recover {log} --namespace {namespace}` ends it; then check again"
+    return f"{log_command(namespace, 'recover', log)} ends it; then check again"
 
 
 def _awaited_by_log(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin.base.names import DEFAULT_NAMESPACE, log_command
 from scribengin.base.text.counting import many
 from scribengin_tools.cli.log.options import (
     PANEL_LOGS,
@@ -77,7 +77,7 @@ def list_logs(
             except LogNotFound:
                 continue  # deleted since the names were read
             except (InconsistentLog, DescriptorUnreadable) as error:
-                wrong.append(f"{name} is left out: {error} (`scribengin log inspect {name}`)")
+                wrong.append(f"{name} is left out: {error} ({log_command(namespace, 'inspect', name)})")
     if as_json:
         print_json([_info_json(info) for info in infos])
     elif infos:
