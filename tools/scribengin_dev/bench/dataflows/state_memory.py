@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +68,28 @@ class Held:
         )
 
 
+class HeldByAll:
+    """What the processes that `pids` names hold together, looked at again and again.
+
+    As for the keeper, a process counts from the second look on. What Java starts has all of Java's memory, until it is
+    another program: counted then, a container would hold twice what it does.
+    """
+
+    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        self._pids = pids
+        self._seen: set[int] = set()
+        self.most = Held()
+
+    def look(self) -> Held:
+        """What they hold now."""
+        pids = set(self._pids())
+        held = [_held(pid) for pid in pids & self._seen]
+        self._seen = pids
+        now = Held(sum(h.resident for h in held), sum(h.shared_once for h in held), sum(h.own for h in held))
+        self.most = self.most.most(now)
+        return now
+
+
 class ContainerOf:
     """The container of a dataflow's only worker, looked at from outside."""
 
@@ -80,20 +102,16 @@ class ContainerOf:
             keeper = int(_fields(process / "status")["PPid"])
             environment = dict(one.partition(b"=")[::2] for one in (process / "environ").read_bytes().split(b"\0"))
             self._directory = Path(os.fsdecode(environment[CONTAINER_VARIABLE.encode()]))
-            self._group = Group(keeper, str(self._directory))
+            self.held = HeldByAll(Group(keeper, str(self._directory)).pids)
         except (FileNotFoundError, ProcessLookupError):
             raise DataflowError(f"{self._worker} of '{dataflow}' ended before it was looked at") from None
-        self.most = Held()
 
-    def look(self) -> Held:
-        """What it holds now. Raises DataflowError: it has ended, and why."""
+    def look(self) -> None:
+        """See what it holds now. Raises DataflowError: it has ended, and why."""
         ended = self._directory / EXIT
         if ended.exists():
             raise DataflowError(f"{self._worker} has ended: {json.loads(ended.read_text())['reason']}")
-        held = [_held(pid) for pid in self._group.pids()]
-        now = Held(sum(h.resident for h in held), sum(h.shared_once for h in held), sum(h.own for h in held))
-        self.most = self.most.most(now)
-        return now
+        self.held.look()
 
     def state(self) -> StateReport:
         """Its state, as it has last reported."""
@@ -126,7 +144,7 @@ def state_memory(bench: FlowBench) -> Row:
     with FlowProgress(place, config, "src") as flow:
         container, passed = _run(place, config, flow, keys)
         place.wait_until(lambda: sum(container.state().rows.values()) == keys, STOP_S, f"{keys:,} keys to be kept")
-        kept, most = container.state().bytes, container.most
+        kept, most = container.state().bytes, container.held.most
     place.desire(config.name, "stopped")
     place.await_state(config.name, "stopped", timeout_s=STOP_S)
     first, last = (_KEY_BYTES * rate / _MIB for rate in tenths(passed, keys))
