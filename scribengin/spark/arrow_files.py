@@ -14,7 +14,6 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from scribengin.spark.worker_errors import OutputUnwritable
-from scribengin.spark.worker_imports import spare_imports
 
 _SUMMARY = "path string"
 
@@ -31,7 +30,6 @@ def _writer(directory: str, schema: pa.Schema | None) -> Callable[[Iterable[pa.R
     """What runs in Spark's Python workers: one file a task attempt, so that no two of them ever write the same."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        spare_imports()
         context = TaskContext.get()
         assert context is not None, "this runs in a task"
         with _Output(f"{directory}/{context.taskAttemptId()}.arrow") as output:

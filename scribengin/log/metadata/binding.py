@@ -111,7 +111,7 @@ def bound(registry: Registry, path: str, uri: str, *, anywhere: bool = False) ->
     node = registry.find(path)
     if node is None or not node.data:
         raise NamespaceNotBound(
-            f"{uri} is bound to no store: bind it (`scribengin log bind`, or LogNamespace.bind), or run a sandbox"
+            f"{uri} is bound to no store: bind it ({log_command(path, 'bind')}, or LogNamespace.bind), or run a sandbox"
         )
     descriptor = NamespaceDescriptor.from_bytes(node.data, path=path)
     store = NamespaceUri.parse(uri).store
@@ -135,7 +135,7 @@ def check_machine(descriptor: NamespaceDescriptor, path: str) -> None:
     raise StoreElsewhere(
         f"{path} keeps its logs in {descriptor.location} on the machine {machine.name}, and this is "
         f"{this_machine().name}: open it there through a proxy (`scribengin proxy`), or keep logs where all machines "
-        "reach them (`scribengin log bind` with hdfs:// or bk://); if that directory is mounted here as well, "
+        f"reach them ({log_command(path, 'bind')} with hdfs:// or bk://); if that directory is mounted here as well, "
         f"{log_command(path, 'bind', '--shared', descriptor.location)}"
     )
 
@@ -184,7 +184,7 @@ def _bind(registry: Registry, path: str, store: str, location: str, options: Bin
         if (there.store, there.location) != (store, location):
             raise NamespaceNotBound(
                 f"{path} is bound to {there.location} already: use that, or another path, or move its logs "
-                "(`scribengin log bind --migrate`)"
+                f"({log_command(path, 'bind', '--migrate', location)})"
             )
         open_store(store, location, there.token).check_mounted()
         wanted = told(there, options)

@@ -27,6 +27,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from scribengin.errors import SparkUnavailable
+from scribengin.spark.python_daemon import MODULE as PYTHON_DAEMON
 from scribengin.spark.session import class_archive
 from scribengin.spark.session.memory import heap_mb
 from scribengin.spark.session.scratch import ScratchDirectory
@@ -242,6 +243,7 @@ def _spark_conf(
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(8 * 1024 * 1024),
         "spark.python.unix.domain.socket.enabled": str(_socket_fits(temp)).lower(),
+        "spark.python.daemon.module": PYTHON_DAEMON,
         **conf,
         # Other users of the machine reach its ports.
         **({"spark.authenticate": "true"} if makes_a_key(conf.get("spark.master", master)) else {}),

@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     DataType,
     DateType,
     IntegralType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -310,7 +311,28 @@ def _encode_json(frame: DataFrame, spec: OutputSpec) -> DataFrame:
 def _encode_columns(frame: DataFrame, spec: OutputSpec) -> DataFrame:
     if not frame.columns:
         raise ConfigInvalid(f"output '{spec.name}' has no columns: select at least one")
+    for column in frame.schema.fields:
+        if (doubled := _doubled(column.dataType)) is not None:
+            raise ConfigInvalid(
+                f"output '{spec.name}': its column '{column.name}' has a struct with two fields named '{doubled}': "
+                "rename or drop one"
+            )
     return frame
+
+
+def _doubled(kind: DataType) -> str | None:
+    """A name that two fields of a struct in that type have. Arrow has no such structs."""
+    match kind:
+        case StructType():
+            parts = [field.dataType for field in kind.fields]
+            doubled = next((name for name in kind.names if kind.names.count(name) > 1), None)
+        case ArrayType():
+            parts, doubled = [kind.elementType], None
+        case MapType():
+            parts, doubled = [kind.keyType, kind.valueType], None
+        case _:
+            return None
+    return doubled or next((found for part in parts if (found := _doubled(part)) is not None), None)
 
 
 def _required(payload: Column) -> Column:

@@ -32,7 +32,6 @@ from pyspark.sql.types import StructType
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.arrow_files import conform
 from scribengin.spark.worker_errors import SplitUnreadable
-from scribengin.spark.worker_imports import spare_imports
 
 if TYPE_CHECKING:  # Spark's Python workers import this module, and shall not import every connector
     from scribengin.connectors.contract import RecordSplit
@@ -199,7 +198,6 @@ class RoundReader(DataSourceReader):
             return None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        spare_imports()
         share = cast(RoundPartition, partition)
         bound = share.splits if self._embedded else self._bound(share.index)
         if bound is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.base.names import log_command
 from scribengin.errors import PositionTruncated
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.log.clients import recover_log
@@ -61,7 +62,8 @@ def test_records_that_a_restored_registry_does_not_know_are_told_set_aside_and_t
     assert payloads_read(namespace, LOG) == before
     told = wrong(namespace)
     assert len(told) == files - len(namespace.segments(LOG)) > 3
-    assert all("the registry does not name" in finding.what and "log recover" in finding.what for finding in told)
+    recovery = log_command(namespace.path, "recover", LOG)
+    assert all("the registry does not name" in finding.what and recovery in finding.what for finding in told)
     with namespace.open_writer(LOG):
         pass  # it writes nothing, but it looks
     assert len(wrong(namespace)) == len(told)  # set aside, not deleted

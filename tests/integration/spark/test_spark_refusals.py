@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from scribengin.connectors.contract import RECORD_SCHEMA
 from scribengin.errors import ConfigInvalid, PackageInvalid
-from scribengin.spark.transform.transformation import InputSpec, Transformation
+from scribengin.spark.transform.transformation import InputSpec, OutputSpec, Transformation
 from tests.integration.spark_samples import UPPER, spec
 
 pytestmark = pytest.mark.spark
@@ -32,6 +32,19 @@ def test_sql_that_cannot_work_is_refused_in_one_line(spark: SparkSession, sql: s
         Transformation.load(spec(sql={"out": sql}), spark).check()
     assert "'out'" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT named_struct('a', 1, 'a', 2) AS s FROM src",
+        "SELECT 1 AS b, array(map('k', named_struct('b', named_struct('a', 1, 'a', 2)))) AS s FROM src",
+    ],
+)
+def test_a_struct_that_has_a_field_twice_is_no_column(spark: SparkSession, sql: str) -> None:
+    """Spark would say so in the job of each round."""
+    with pytest.raises(ConfigInvalid, match="its column 's' has a struct with two fields named 'a': rename or drop"):
+        Transformation.load(spec(sql={"out": sql}, outputs=[OutputSpec("out", "columns")]), spark).check()
 
 
 @pytest.mark.parametrize(

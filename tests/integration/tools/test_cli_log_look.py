@@ -95,6 +95,7 @@ def test_inspect_of_broken_metadata_is_no_traceback(line: CommandLine, logs: Log
     done = line("log", "list", "--json")
     assert (done.code, [log["log"] for log in done.json]) == (1, ["b"])
     assert "a is left out: " in done.err
+    assert done.err.count("`scribengin log inspect a`") == 1
 
 
 def test_inspect_works_on_a_log_that_is_being_written(line: CommandLine, logs: LogNamespace) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from scribengin.errors import InconsistentLog, LogBusy, ReaderIdle
+from scribengin.errors import InconsistentLog, LogBusy, NamespaceNotBound, ReaderIdle
 from scribengin.log import DLSN, LogNamespace, ReaderConfig
 from scribengin.log.clients.repair import recover_log
 from scribengin.log.metadata.segments import LogMetadata
@@ -62,6 +62,12 @@ def test_a_registered_reader_behind_the_end_is_looked_for(namespace: LogNamespac
     registry.set(readers._node("billing"), ReaderDescriptor.of(DLSN(9, 0, 0)).to_bytes())
     told = [finding.what for finding in namespace.inspect("a").out_of_place()]
     assert [f"`scribengin log recover a {ELSEWHERE}" in text for text in told] == [True]
+
+
+def test_one_that_is_bound_elsewhere_is_moved(namespace: LogNamespace, registry: MemoryRegistry) -> None:
+    other = MemoryDisk("other")
+    with pytest.raises(NamespaceNotBound, match=f"`scribengin log bind --migrate {other.name} {ELSEWHERE}"):
+        LogNamespace.bind("/elsewhere", other.name, registry=registry, store=MEMORY_STORE)
 
 
 def test_a_reader_whose_writer_has_died_says_how_to_end_it() -> None:

@@ -77,7 +77,8 @@ def list_logs(
             except LogNotFound:
                 continue  # deleted since the names were read
             except (InconsistentLog, DescriptorUnreadable) as error:
-                wrong.append(f"{name} is left out: {error} ({log_command(namespace, 'inspect', name)})")
+                look = log_command(namespace, "inspect", name)
+                wrong.append(f"{name} is left out: {error}" + ("" if look in str(error) else f" ({look})"))
     if as_json:
         print_json([_info_json(info) for info in infos])
     elif infos:
