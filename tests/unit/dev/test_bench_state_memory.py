@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 
+from scribengin.testing.clocks import ManualClock
 from scribengin_dev.bench.dataflows.state_memory import Held, HeldByAll
 
 
-def test_a_process_that_was_just_started_counts_from_the_second_look_on() -> None:
-    """Until it is another program it has all memory of the one that started it."""
-    there: list[int] = []
-    held = HeldByAll(lambda: there)
-    there.append(os.getpid())
+def test_a_process_counts_once_it_has_been_there_for_a_second() -> None:
+    """Until it is another program it has all memory of the one that started it, however often one looks."""
+    clock, there = ManualClock(), [os.getpid()]
+    held = HeldByAll(lambda: there, clock)
     assert held.look() == Held()
+    clock.advance_s(0.9)
+    assert held.look() == Held()
+    clock.advance_s(0.1)
     once = held.look()
     assert min(once.own, once.shared_once, once.resident) > 0
     there.clear()

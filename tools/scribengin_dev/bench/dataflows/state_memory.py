@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scribengin.base.clock import Clock
 from scribengin.base.process.variables import CONTAINER_VARIABLE
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.view import DataflowView
@@ -43,6 +44,7 @@ _BATCHES_KEPT = 10
 """A checkpoint keeps what 100 batches have read and merged: that of a full run would not fit most disks."""
 _AT_ONCE = 16 * 1024
 _START_S = 300.0
+_YOUNG_S = 1.0
 _ALL_S = 4 * 3600.0
 _KIB, _MIB = 1024, 1024 * 1024
 _GIB_MB = 1024
@@ -71,20 +73,21 @@ class Held:
 class HeldByAll:
     """What the processes that `pids` names hold together, looked at again and again.
 
-    As for the keeper, a process counts from the second look on. What Java starts has all of Java's memory, until it is
-    another program: counted then, a container would hold twice what it does.
+    A process counts once it has been there for a second, as for the keeper, who looks so often. What Java starts has
+    all of Java's memory, until it is another program: counted then, a container would hold twice what it does.
     """
 
-    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+    def __init__(self, pids: Callable[[], Iterable[int]], clock: Clock) -> None:
         self._pids = pids
-        self._seen: set[int] = set()
+        self._clock = clock
+        self._since_s: dict[int, float] = {}
         self.most = Held()
 
     def look(self) -> Held:
         """What they hold now."""
-        pids = set(self._pids())
-        held = [_held(pid) for pid in pids & self._seen]
-        self._seen = pids
+        now_s = self._clock.monotonic_s()
+        self._since_s = {pid: self._since_s.get(pid, now_s) for pid in self._pids()}
+        held = [_held(pid) for pid, since_s in self._since_s.items() if now_s - since_s >= _YOUNG_S]
         now = Held(sum(h.resident for h in held), sum(h.shared_once for h in held), sum(h.own for h in held))
         self.most = self.most.most(now)
         return now
@@ -102,7 +105,7 @@ class ContainerOf:
             keeper = int(_fields(process / "status")["PPid"])
             environment = dict(one.partition(b"=")[::2] for one in (process / "environ").read_bytes().split(b"\0"))
             self._directory = Path(os.fsdecode(environment[CONTAINER_VARIABLE.encode()]))
-            self.held = HeldByAll(Group(keeper, str(self._directory)).pids)
+            self.held = HeldByAll(Group(keeper, str(self._directory)).pids, place.clock)
         except (FileNotFoundError, ProcessLookupError):
             raise DataflowError(f"{self._worker} of '{dataflow}' ended before it was looked at") from None
 
