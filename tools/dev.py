@@ -151,17 +151,19 @@ def nothing_left_running(wanted: Mapping[str, str] | None = None) -> Iterator[No
 
 
 def end_marked(mark: str) -> set[int]:
-    """SIGKILL every process of a run of tests until there is none: which ones it were. One may fork meanwhile."""
+    """SIGKILL every process of a run of tests until there is none: which ones it were. One may fork meanwhile, and one
+    that is just becoming another program shows no environment: so it looks twice."""
     ended: set[int] = set()
-    while True:
+    unfound = 0
+    while unfound < 2:
         found = _marked(f"{RUN_VARIABLE}={mark}".encode())
-        if not found:
-            return ended
+        unfound = 0 if found else unfound + 1
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         ended |= found
         threading.Event().wait(KILLED_LOOK_S)
+    return ended
 
 
 def _marked(word: bytes) -> set[int]:

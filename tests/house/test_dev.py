@@ -30,10 +30,11 @@ dev.COMMANDS["child"] = lambda arguments: dev.run([sys.executable, "-c", *argume
 sys.exit(dev.main(["child", *sys.argv[2:]]))
 """
 CHILD = """
-import pathlib, signal, sys
+import pathlib, sys, threading
 try:
     pathlib.Path(sys.argv[1]).touch()
-    signal.pause()
+    while True:  # a signal that came just before a wait without end would not end it
+        threading.Event().wait(0.1)
 except KeyboardInterrupt:
     pathlib.Path(sys.argv[2]).write_text("cleaned up")
 """
@@ -257,11 +258,12 @@ dev.MEANWHILE = ()  # what later tests need is fetched, and packed, for minutes:
 sys.exit(dev.main(["test", "--version", *sys.argv[2:]]))
 """
 LEAVES_A_CONTAINER = """
-import pathlib, signal, subprocess, sys
+import pathlib, subprocess, sys, threading
 forever = [sys.executable, "-c", "import threading; threading.Event().wait()"]
 left = subprocess.Popen(forever, start_new_session=True)
 pathlib.Path(FILE).write_text(str(left.pid))
-signal.pause() if INTERRUPTED else None
+while INTERRUPTED:
+    threading.Event().wait(0.1)
 """
 
 
@@ -290,8 +292,21 @@ def test_nothing_that_tests_have_started_outlives_them(tmp_path: Path, *, interr
     wait_until(lambda: not Path(f"/proc/{left}/cmdline").exists() or not _runs(left), 120, "it to be gone")
 
 
+def test_a_process_that_shows_no_environment_yet_is_found_by_the_next_look(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import threading; threading.Event().wait()"])
+    looks = iter([set(), {child.pid}])
+    monkeypatch.setattr(dev, "_marked", lambda _word: next(looks, set()))
+    try:
+        assert dev.end_marked("mark") == {child.pid}
+        assert child.wait(120) == -signal.SIGKILL
+    finally:
+        child.kill()
+
+
 LEAVES_A_TREE = """
-import os, pathlib, signal, subprocess, sys
+import os, pathlib, signal, subprocess, sys, threading
 from scribengin.launcher.contract import ContainerRequest
 from scribengin.launcher.local.launcher import LocalLauncher
 child = "import threading; threading.Event().wait()"
@@ -303,7 +318,8 @@ program = (
 )
 launcher = LocalLauncher(pathlib.Path(FOLDER) / "home")
 launcher.launch(ContainerRequest("zk:1", "flow", "worker-1", [sys.executable, "-c", program, FILE], 256))
-signal.pause()
+while True:
+    threading.Event().wait(0.1)
 """
 
 
