@@ -5,7 +5,7 @@ Whatever cannot be decoded or encoded raises, so that the record is found: it ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -225,8 +225,8 @@ def encode(frame: DataFrame, spec: OutputSpec) -> DataFrame:
 
     Raises ConfigInvalid for columns that do not fit.
     """
-    if doubles := sorted({name for name in frame.columns if frame.columns.count(name) > 1}):
-        raise ConfigInvalid(f"output '{spec.name}' has two columns named '{doubles[0]}': rename or drop one")
+    if (doubled := _twice(frame.columns)) is not None:
+        raise ConfigInvalid(f"output '{spec.name}' has two columns named '{doubled}': rename or drop one")
     if spec.format == "columns":
         return _encode_columns(frame, spec)
     return _encode_json(frame, spec) if spec.format == "json" else _encode_raw(frame, spec)
@@ -320,12 +320,17 @@ def _encode_columns(frame: DataFrame, spec: OutputSpec) -> DataFrame:
     return frame
 
 
+def _twice(names: Sequence[str]) -> str | None:
+    """The first in the alphabet of those that stand there more than once."""
+    return min((name for name in names if names.count(name) > 1), default=None)
+
+
 def _doubled(kind: DataType) -> str | None:
     """A name that two fields of a struct in that type have. Arrow has no such structs."""
     match kind:
         case StructType():
             parts = [field.dataType for field in kind.fields]
-            doubled = next((name for name in kind.names if kind.names.count(name) > 1), None)
+            doubled = _twice(kind.names)
         case ArrayType():
             parts, doubled = [kind.elementType], None
         case MapType():

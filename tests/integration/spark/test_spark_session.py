@@ -5,19 +5,15 @@ Each test runs its session in a process of its own: a process has one, and the o
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from scribengin.spark.session.scratch import ScratchDirectory
 
@@ -191,20 +187,3 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path, monke
     assert mine.path.exists()
     mine.remove()
     other.remove()
-
-
-def test_python_workers_do_not_look_for_garbage_among_what_they_have_imported(spark: SparkSession) -> None:
-    """PySpark looks behind every task. Among all that was imported, a look took longer than most tasks."""
-
-    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        list(batches)
-        gc.collect()
-        yield pa.record_batch([pa.array([os.getpid()]), pa.array([len(gc.get_objects())])], names=["pid", "objects"])
-
-    seen: list[int] = []
-    while len(seen) < 1_000:  # other tests have left processes that wait for a task; each has its turn
-        [row] = spark.range(0, 1, 1, 1).mapInArrow(look, "pid long, objects long").collect()
-        seen.append(row["pid"])
-        if seen.count(row["pid"]) > 2:  # some modules come while the first task ends
-            break
-    assert row["objects"] < 5_000

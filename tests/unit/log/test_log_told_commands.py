@@ -32,11 +32,10 @@ def registry() -> Iterator[MemoryRegistry]:
 def namespace(registry: MemoryRegistry) -> Iterator[LogNamespace]:
     disk = MemoryDisk("elsewhere")
     LogNamespace.bind("/elsewhere", disk.name, registry=registry, store=MEMORY_STORE)
-    opened = LogNamespace.open("/elsewhere", registry=registry)
-    opened.create("a")
-    fill_log(opened, "a", 3)
-    yield opened
-    del disk  # which is found by its name as long as somebody has it
+    with LogNamespace.open("/elsewhere", registry=registry) as opened:
+        opened.create("a")
+        fill_log(opened, "a", 3)
+        yield opened
 
 
 def test_one_that_is_written_is_not_copied(namespace: LogNamespace) -> None:

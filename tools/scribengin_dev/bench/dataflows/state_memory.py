@@ -73,8 +73,9 @@ class Held:
 class HeldByAll:
     """What the processes that `pids` names hold together, looked at again and again.
 
-    A process counts once it has been there for a second, as for the keeper, who looks so often. What Java starts has
-    all of Java's memory, until it is another program: counted then, a container would hold twice what it does.
+    A process counts once it has been there for a second. What Java starts has all of Java's memory, until it is another
+    program: counted then, a container would hold twice what it does. The keeper looks twice a second, and counts a
+    process from its second look on.
     """
 
     def __init__(self, pids: Callable[[], Iterable[int]], clock: Clock) -> None:
