@@ -35,7 +35,8 @@ class Job:
     def __init__(
         self, kind: JobKind, period_s: float, open_resources: Callable[[], OpenedDataflow], work: Work, tell: Tell
     ) -> None:
-        self._kind = kind
+        self._asked: tuple[JobKind, int] = (kind, 0)
+        """As what it works, and how often that was said."""
         self._period_s = period_s
         self._open_resources = open_resources
         self._work = work
@@ -61,8 +62,8 @@ class Job:
         self._woken.set()
 
     def become(self, kind: JobKind) -> None:
-        """Do it now, and as `kind` from now on: of that, every attempt is told."""
-        self._kind = kind
+        """Do it now, and as `kind` from now on. Of the last maintenance every attempt is told that has begun since."""
+        self._asked = (kind, self._asked[1] + 1)
         self._woken.set()
 
     def stop(self) -> None:
@@ -74,8 +75,11 @@ class Job:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            kind = self._kind
+            asked = self._asked
+            kind = asked[0]
             error = self._attempt(kind)
+            if kind == "last maintenance" and asked != self._asked:
+                kind = "maintenance"  # more may have come since it began: it was not the last one
             if kind == "last maintenance" or error != self._trouble:
                 self._tell(JobDone(kind, error))
             self._trouble = error

@@ -341,6 +341,8 @@ class Leadership:
             self._begin_again(self._state)
             for job in self._jobs:
                 job.hurry()  # a config may have been accepted and not been told to them
+            if self._jobs:
+                self._maintenance.become("maintenance")  # whoever decides asks for the last one again
             return False
 
     def _carry_out(self, instructions: Sequence[ev.Instruction]) -> None:
@@ -382,6 +384,8 @@ class Leadership:
                 self._finding.wake()
             case ev.RunLastMaintenance():
                 self._maintenance.become("last maintenance")
+            case ev.ResumeMaintenance():
+                self._maintenance.become("maintenance")
             case ev.PublishStatus(status):
                 self._publish(status)
             case _:

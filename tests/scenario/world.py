@@ -448,6 +448,8 @@ def describe(instruction: ev.Instruction) -> str:
             return "AskReaders"
         case ev.RunLastMaintenance():
             return "RunLastMaintenance"
+        case ev.ResumeMaintenance():
+            return "ResumeMaintenance"
         case ev.Leave(state):
             return f"Leave {state}"
         case ev.RemoveWorker(name) | ev.LaunchWorker(name) | ev.LaunchStandby(name) | ev.KillContainer(name):

@@ -329,6 +329,11 @@ class RunLastMaintenance:
 
 
 @dataclass(frozen=True, slots=True)
+class ResumeMaintenance:
+    """More comes, though the sinks' last maintenance was asked for: have them maintained as before."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecordHistory:
     """Add a line to the dataflow's history."""
 
@@ -357,6 +362,7 @@ Instruction = (
     | KillContainer
     | AskReaders
     | RunLastMaintenance
+    | ResumeMaintenance
     | RecordHistory
     | PublishStatus
     | Leave

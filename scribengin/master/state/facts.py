@@ -97,6 +97,13 @@ class LastMaintenance:
         before, self.asked = self.asked, True
         return not before and not self.done
 
+    def take_back(self) -> bool:
+        """The dataflow goes on: it is for another end. Whether it was asked for, or done, meanwhile."""
+        begun = self.asked or self.done or bool(self.failures)
+        self.asked = self.done = False
+        self.failures = 0
+        return begun
+
     def forget_asking(self) -> None:
         """What was decided may not have been carried out: it is asked for again, which does no harm."""
         self.asked = self.done

@@ -84,6 +84,8 @@ class MasterState:
         self._actions: list[ev.Instruction] = []
         self._restore(snapshot, now_s)
         if before is None:
+            if snapshot.status.state == "starting":
+                self._try_again()
             self._telling.record("master", f"{master} leads")
             if self._ran and (led := snapshot.status.master) not in (None, master):
                 self._telling.record("master_gone", f"{led} led before: it has died, or lost its session")
@@ -140,6 +142,13 @@ class MasterState:
                 self._hear(ev.ReportRead(worker.report), now_s)
         if snapshot.status.state == "starting":  # what finished before it was killed may have been rewound since
             self.placement.run_again(self.placement.finished)
+
+    def _try_again(self) -> None:
+        """It was started again, and what failed before may be mended: workers that were killed still say that it
+        failed."""
+        self.placement.leave(self._failed)
+        self._failed = {}
+        self._telling.forget()
 
     def _remember(self, before: MasterState) -> None:
         self.pool.remember(before.pool)
@@ -276,7 +285,7 @@ class MasterState:
         if not self.placement.heard(worker, report):
             return  # of an earlier assignment
         self.reports[report.task] = report
-        self._ran = self._ran or runs(report)
+        self._ran = self._ran or (runs(report) and self.pool.workers[worker].alive)
         if report.state == "failed" and report.task not in self._failed:
             self._failed[report.task] = report.error or "it does not say why"
             self._telling.record("task_failed", f"{report.task}: {self._failed[report.task].splitlines()[-1]}")
@@ -309,6 +318,8 @@ class MasterState:
         for worker in self.pool.to_remove_lost():
             self._lose(worker, now_s)
         goal = self._goal()
+        if goal not in FINAL_STATES and self._last_maintenance.take_back():
+            self._actions.append(ev.ResumeMaintenance())
         if self._winding_down is None:
             self._plan_staff(goal, now_s)
             self._place(goal)
@@ -330,9 +341,10 @@ class MasterState:
 
     def _plan_staff(self, goal: DataflowState, now_s: float) -> None:
         wanted: int | None = self.config.workers
-        if goal in FINAL_STATES:
+        drained = self.placement.drained()
+        if goal in FINAL_STATES or (goal == "paused" and not wanted and not drained):
             # Nobody new, and nobody goes before all is drained; but lost tasks need somebody to bring them to an end.
-            wanted = None if self.placement.drained() or self.pool.anybody() else 1
+            wanted = None if drained or self.pool.anybody() else 1
         if wanted is not None:
             count = self.pool.plan_workers(wanted, self.placement.load(), now_s, self.workers_since)
             if self.config.launcher == "local":  # a cluster has a queue; here they would all start at once

@@ -289,13 +289,17 @@ class TaskPlacement:
         They stand nowhere from here on, so that a new master does not take their owners' word for it either.
         """
         again = sorted(self.finished.intersection(tasks), key=natural)
-        for task in again:
-            place = self._places.pop(task, None)
-            if place is not None:
-                self.changes.append(ev.Unassign(task, place.slot))
-                self._clean.add(task)
+        self._clean.update(self.leave(again))
         self.finished = self.finished.difference(again)
         return again
+
+    def leave(self, tasks: Iterable[str]) -> list[str]:
+        """Have those of the tasks that stand anywhere stand nowhere, and say which: nothing that is told of where they
+        stood counts any more. Who has them next takes them over."""
+        left = [task for task in tasks if task in self._places]
+        for task in left:
+            self.changes.append(ev.Unassign(task, self._places.pop(task).slot))
+        return left
 
     def _changing(self) -> set[str]:
         """The tasks that are not the same after the regrouping that is under way, or once further streams have joined

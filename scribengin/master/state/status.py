@@ -29,6 +29,10 @@ class StatusPublisher:
         """Something to be remembered has happened."""
         self._history.append(RecordHistory(kind, message))
 
+    def forget(self) -> None:
+        """What was recorded, and not told yet, is no news."""
+        self._history = []
+
     def tell(self, status: DataflowStatus, now_s: float, *, last: bool) -> list[Instruction]:
         """What is to be written now; the `last` status is not held back."""
         told: list[Instruction] = []
