@@ -13,7 +13,7 @@ from scribengin.base.process.lifetime import end_at_once
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenDataflow, OpenedDataflow
 from scribengin.dataflow.round.runner import RoundTransform
-from scribengin.dataflow.round.stateful import StreamTransform
+from scribengin.dataflow.round.state.query import StreamTransform
 from scribengin.errors import NotNarrow, TransformationFailed
 from scribengin.spark import runtime
 from scribengin.spark.session.memory import beside_heap_mb

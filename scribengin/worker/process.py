@@ -35,7 +35,8 @@ from scribengin.dataflow.round.bad_records import Isolating
 from scribengin.dataflow.round.checkpoints import state_of_task
 from scribengin.dataflow.round.rounds import TaskParts
 from scribengin.dataflow.round.runner import RaisedBefore, RoundRunner
-from scribengin.dataflow.round.stateful import StatefulRunner, StreamTransform
+from scribengin.dataflow.round.state.query import StreamTransform
+from scribengin.dataflow.round.stateful import StatefulRunner
 from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable
 from scribengin.monitoring.metrics import observe_round
 from scribengin.worker.executor import Executor

@@ -6,7 +6,8 @@ from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.round.checkpoints import state_of_task
 from scribengin.dataflow.round.runner import RoundRunner, RoundTransform
-from scribengin.dataflow.round.stateful import StatefulRunner, StreamTransform
+from scribengin.dataflow.round.state.query import StreamTransform
+from scribengin.dataflow.round.stateful import StatefulRunner
 from scribengin_registry.contract import Registry
 
 

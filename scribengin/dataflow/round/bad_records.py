@@ -340,13 +340,13 @@ class _Search:
         self._told(Isolating(self._total, self._runs, len(self._bad), pending, self._reason))
 
 
-def screened(pieces: Sequence[Piece], undecodable: Undecodable, bad_max: int) -> list[BadRecord]:
+def screened(pieces: Sequence[Piece], undecodable: Undecodable, bad_max: int | None) -> list[BadRecord]:
     """The records that no transformation need be asked about: they are too long for their source, or cannot be decoded.
 
-    Raises TooManyBadRecords beyond `bad_max`.
+    Raises TooManyBadRecords beyond `bad_max`. None: any number may be bad.
     """
     bad = _bad_records(pieces, dict(sorted(_screened(pieces, undecodable).items())))
-    if len(bad) > bad_max:
+    if bad_max is not None and len(bad) > bad_max:
         raise TooManyBadRecords(_too_many(bad_max, sum(piece.rows.num_rows for piece in pieces), bad[0]))
     return bad
 

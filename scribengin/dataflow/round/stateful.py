@@ -28,7 +28,7 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Unpack, runtime_checkable
+from typing import Any, Unpack
 
 import pyarrow as pa
 
@@ -44,13 +44,20 @@ from scribengin.dataflow.round.checkpoints import OwnedCheckpoint, StateOfTask, 
 from scribengin.dataflow.round.key_looks import KeyedRange, KeyLooks
 from scribengin.dataflow.round.rounds import RanRound, RoundOutcome, TaskInput, TaskParts, TaskRounds
 from scribengin.dataflow.round.state.partitions import Divide, NameBatch, RunBatchFirst, TakeBack, next_step, way_back
+from scribengin.dataflow.round.state.query import BatchQuery, Offsets, StreamTransform
 from scribengin.dataflow.round.state.silence import Silence
-from scribengin.errors import CheckpointMismatch, ScribenginError, SparkUnavailable, TransformationFailed
+from scribengin.errors import (
+    CheckpointMismatch,
+    ScribenginError,
+    SparkUnavailable,
+    StaleOwner,
+    TransformationFailed,
+)
 from scribengin.spark.stateful.beats import beat_offset, beats_of, bound_beat, is_beats
 from scribengin.spark.stateful.offers import BoundRange, Offset
 from scribengin.spark.stateful.query import ExecutedBatch
 from scribengin.spark.stateful.query_log import READ_AGAIN, QueryDirectory, QueryLog, take_back, take_schemas_along
-from scribengin.spark.transform.spec import Misplaced, StateReport
+from scribengin.spark.transform.spec import StateReport
 from scribengin_registry.contract import Registry
 
 FILES_MAX = 500
@@ -58,76 +65,6 @@ FILES_MAX = 500
 _OLDER_COPY = (
     f"one of the two was brought back from an older copy; bring back the other one of that time, too, or {READ_AGAIN}"
 )
-Offsets = Mapping[str, Offset]
-"""By source."""
-
-
-class BatchQuery(Protocol):
-    """A started query (TransformationQuery is the one)."""
-
-    by_clock: bool
-    """Whether it runs batches as time goes by, which nobody has offered."""
-
-    def bind(self, bound: BoundRange) -> None:
-        """What a batch reads that begins and ends there."""
-        ...
-
-    def offer(self, offsets: Offsets) -> None:
-        """Have it run a batch up to these offsets."""
-        ...
-
-    def next_batch(self) -> ExecutedBatch | None:
-        """The next batch, executed, or None when nothing came of the last offer, nor will."""
-        ...
-
-    def has_batch(self) -> bool:
-        """Whether one is there already."""
-        ...
-
-    def finish(self, batch: ExecutedBatch) -> None:
-        """The batch is committed: it may be written down as done."""
-        ...
-
-    def state(self) -> StateReport:
-        """How much state it has, as of the last batch that is done."""
-        ...
-
-    def watermark(self) -> int:
-        """How far that of the earliest source is behind all batches that are finished, in milliseconds; 0: there is
-        none yet. The next batch drops nothing that is after it."""
-        ...
-
-    def watermarks(self) -> Mapping[str, int | None]:
-        """How far the watermark of each source is, as of the last batch that is done."""
-        ...
-
-    def stop(self) -> None:
-        """End it, once."""
-        ...
-
-
-@runtime_checkable
-class StreamTransform(Protocol):
-    """The user's transformation over streams (StatefulTransformation is the one)."""
-
-    def start(self, checkpoint: str, initial: Offsets, bound: Sequence[BoundRange]) -> BatchQuery:
-        """Start the query in its checkpoint's directory, a URL, over streams that began at `initial`. A batch that
-        stands planned there runs at once, and reads what is `bound`."""
-        ...
-
-    def divide(self, checkpoint: str, partitions: int, before: int | None) -> None:
-        """Divide the state in a checkpoint's directory, a URL, into so many partitions, while no query runs there: as
-        the next batch, or as the one that was begun so. `before`: in how many it is, where that number may be wanted
-        again; None where it may not. Raises CheckpointMismatch: it cannot be divided."""
-        ...
-
-    def undecodable(self, inputs: Mapping[str, pa.Table]) -> Mapping[str, Mapping[int, str]]:
-        """The rows that cannot be decoded, by source, and why: one look at all of them."""
-        ...
-
-    def misplaced(self, source: str, streams: Mapping[int, pa.Table]) -> Misplaced | None:
-        """The first of some records of a divided source, by their streams' numbers, that belongs to another stream."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +108,9 @@ class StatefulRunner(TaskRounds):
         """Whether the query has nothing to do before there are new records."""
         self._screening = False
         """Whether ranges are looked through before the query reads them."""
+        self._repeats = False
+        """Whether the next batch is committed, and runs again for its state alone. What it was committed without, it is
+        run without, whatever the config says of bad records by now."""
         self._late_routed = 0
         self._divides_next = False
         """Whether the state is divided anew once the query has run the batch that stands planned."""
@@ -208,6 +148,7 @@ class StatefulRunner(TaskRounds):
         self._offered = None
         self._quiet = False
         bound: list[BoundRange] = []
+        self._repeats = self._log.done < self._log.planned == self._named.number
         if self._log.planned > self._log.done:
             self._offered, bound = self._planned_before(initial)
         self._query = self._transform.start(directory.url, initial, bound)
@@ -250,7 +191,8 @@ class StatefulRunner(TaskRounds):
             query.stop()
 
     def _own_checkpoint(self) -> OwnedCheckpoint:
-        """Raises CheckpointMismatch, StaleOwner, and what the registry and the file system raise."""
+        """Raises CheckpointMismatch, StaleOwner, and what the registry and the file system raise. The checkpoint may be
+        a later owner's of whom the registry knows nothing: then it was the registry that went back."""
         named = [log.batch for s in self._inputs if (log := self._ownership.logs[s.log_path]).batch is not None]
         if not named:
             checkpoint = self._state.checkpoints.begin(
@@ -259,7 +201,11 @@ class StatefulRunner(TaskRounds):
             self._name(QueryBatch(checkpoint=checkpoint.mark.name))
             return checkpoint
         self._named = max(named, key=lambda batch: batch.number)
-        return self._state.checkpoints.take(self._named.checkpoint, self._ownership.epoch)
+        try:
+            return self._state.checkpoints.take(self._named.checkpoint, self._ownership.epoch)
+        except StaleOwner as stale:
+            self._ownership.refuse_if_stale()
+            raise CheckpointMismatch(f"{stale}, and the commit logs know of no such owner: {_OLDER_COPY}") from stale
 
     def _name(self, batch: QueryBatch) -> None:
         self._ownership.name_batch(batch, [one.log_path for one in self._inputs])
@@ -345,6 +291,7 @@ class StatefulRunner(TaskRounds):
             return None
         if batch.number == self._named.number:  # it is committed, and its output is where it belongs
             self._offered = None
+            self._repeats = False
             query.finish(batch)
             self._owning = True
             return self.run_round()
@@ -372,7 +319,7 @@ class StatefulRunner(TaskRounds):
         try:
             return query, query.next_batch()
         except TransformationFailed as error:
-            if self._errors.action != "route":
+            if self._errors.action != "route" and not self._repeats:
                 if (record := self._first_undecodable()) is not None:
                     raise failed_at(error, record) from error
                 raise
@@ -479,9 +426,10 @@ class StatefulRunner(TaskRounds):
     def _screened(self, planned: Mapping[str, PlannedRange]) -> Mapping[str, Collection[int]]:
         """By the commit log's path, which records of the ranges to leave out, where ranges are looked through."""
         self._bad = []
-        if not self._screening:
+        if not self._screening or not (self._repeats or self._errors.action == "route"):
             return {}
-        self._bad = screened(self._pieces(planned), self._transform.undecodable, self._errors.records_max)
+        bad_max = None if self._repeats else self._errors.records_max
+        self._bad = screened(self._pieces(planned), self._transform.undecodable, bad_max)
         return {
             one.log_path: {bad.index for bad in self._bad if (bad.source, bad.stream) == (one.source, one.stream)}
             for one in self._inputs

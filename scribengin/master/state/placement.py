@@ -10,7 +10,7 @@ What is to be changed in the registry collects in `changes`, in order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
 from scribengin.base.names import a_few, natural
 from scribengin.base.text.counting import many
