@@ -111,6 +111,10 @@ class SourceConfig(Config):
         """Whether it reads that very thing."""
         return False
 
+    def still_reads(self, stream: str, before: SourceConfig) -> bool:
+        """Whether it reads that stream, which was found by the configuration `before`."""
+        return True
+
     def meets(self, sink: Endpoint) -> bool:
         """Whether it reads what a sink with that endpoint writes."""
         return self.reads(sink)

@@ -19,6 +19,7 @@ Which kind an edit is of, each field of the config says itself (`TakesEffect`); 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar, get_origin
@@ -26,11 +27,12 @@ from typing import Any, TypeVar, get_origin
 from pydantic import BaseModel
 
 from scribengin.base.model import NEVER, EditKind, TakesEffect, models_in, takes_effect
+from scribengin.base.names import a_few, natural
 from scribengin.base.text.counting import many, which
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.config_diff import changed_values, difference
 from scribengin.dataflow.registry.config_node import as_json, too_large
-from scribengin.dataflow.registry.descriptors import shortened
+from scribengin.dataflow.registry.descriptors import TaskDescriptor, shortened
 
 Path = tuple[str, ...]
 _M = TypeVar("_M", bound=BaseModel)
@@ -80,6 +82,25 @@ def plan_edit(old: DataflowConfig, new: DataflowConfig, *, running: bool) -> Edi
     actions += ["workers are replaced, one after the other"] if rolling else []
     actions += ["taken over by the next workers"] if not running and {"rolling", "restart"} & set(by_kind) else []
     return EditPlan(changes, tuple(dict.fromkeys(actions)), None, rolling, "rebalance" in fields)
+
+
+def streams_left(old: DataflowConfig, new: DataflowConfig, tasks: Collection[TaskDescriptor]) -> str | None:
+    """Why a source does not begin to mean other streams: tasks that are there read theirs to the end all the same, and
+    what is held back for them stays so."""
+    changed = {
+        name: (old.sources[name], source)
+        for name, source in new.sources.items()
+        if name in old.sources and source != old.sources[name]
+    }
+    for name, (before, after) in changed.items():
+        read = [stream.name for task in tasks for stream in task.sources if stream.source == name]
+        left = sorted((stream for stream in read if not after.still_reads(stream, before)), key=natural)
+        if left:
+            return (
+                f"sources.{name}: the dataflow reads {a_few(left)}, which would not be meant any more: have it mean "
+                "these, too, or submit another dataflow for the others"
+            )
+    return None
 
 
 def _added_route(old: DataflowConfig, new: DataflowConfig) -> Path | None:

@@ -17,7 +17,7 @@ from scribengin.base.text.masking import masked, unmasked
 from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edges import reordering
-from scribengin.dataflow.edits import EditPlan, plan_edit, with_wishes
+from scribengin.dataflow.edits import EditPlan, plan_edit, streams_left, with_wishes
 from scribengin.dataflow.registry.config_node import as_json
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, ConfigEdit, DataflowStatus
 from scribengin.dataflow.registry.edit_log import config_of_version, edited_since, until_written, write_edit
@@ -104,7 +104,15 @@ def refuse_invalid(view: DataflowView, config: DataflowConfig) -> None:
         raise DataflowBusy(
             f"the deletion of '{view.dataflow}' was cut short: `scribengin delete {view.dataflow}` ends it"
         )
-    refusal = plan_edit(view.config_in_force().value, config, running=bool(view.workers())).refusal
+    refuse_edit(view, config, running=bool(view.workers()))
+
+
+def refuse_edit(view: DataflowView, config: DataflowConfig, *, running: bool) -> None:
+    """Raise ConfigInvalid for a config that cannot follow the one that is in force, with workers or without."""
+    before = view.config_in_force().value
+    refusal = plan_edit(before, config, running=running).refusal
+    if refusal is None and config.sources != before.sources:
+        refusal = streams_left(before, config, view.tasks().values())
     if refusal is not None:
         raise ConfigInvalid(refusal)
 

@@ -22,7 +22,7 @@ from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.errors import ConfigInvalid, EditConflict, PackageInvalid
 from scribengin.operations.chain.config import is_chain, load_chain, with_topics
 from scribengin.operations.chain.registry import get_chain, memberships
-from scribengin.operations.editing import EditResult, refuse_invalid, with_values
+from scribengin.operations.editing import EditResult, refuse_edit, refuse_invalid, with_values
 from scribengin.operations.lifecycle import (
     author,
     await_masters_gone,
@@ -57,7 +57,7 @@ def next_version(
             config = config.model_copy(update={"package": _origin(view)})
     if flow is not None and config.launcher != "local":  # what was uploaded at the submit
         config = config.model_copy(update={"yarn": before.yarn})
-    _refuse(before, config)
+    refuse_edit(view, config, running=False)
     if view.status().state == "deleting":
         refuse_invalid(view, config)
     return config
@@ -163,7 +163,7 @@ def _carried(
     if both is None:
         raise _overtaken(view, base.version, so_far)
     carried = DataflowConfig.parse(both, source="the config with what was edited meanwhile")
-    _refuse(view.config_in_force().value, carried)
+    refuse_edit(view, carried, running=False)
     return carried, ", ".join(differences(before, theirs))
 
 
@@ -173,12 +173,6 @@ def _overtaken(view: DataflowView, version: int, so_far: str) -> EditConflict:
         f"{edited_since(view, version)}. Nothing of yours was written, {so_far}: look at it, then `scribengin restart` "
         "it again"
     )
-
-
-def _refuse(before: DataflowConfig, config: DataflowConfig) -> None:
-    refusal = plan_edit(before, config, running=False).refusal
-    if refusal is not None:
-        raise ConfigInvalid(refusal)
 
 
 def _origin(view: DataflowView) -> str:

@@ -78,6 +78,10 @@ class DafkaSourceConfig(DafkaNetworkConfig, SourceConfig):
     def reads(self, thing: Endpoint) -> bool:
         return thing == self.endpoint()
 
+    def still_reads(self, stream: str, before: SourceConfig) -> bool:
+        """A producer is `<topic>/<producer>`. A network's towers may have other addresses now."""
+        return stream.rpartition("/")[0] == self.topic
+
     @property
     def endless(self) -> bool:
         return True

@@ -89,6 +89,10 @@ class LogSourceConfig(SourceConfig):
     def reads(self, thing: Endpoint) -> bool:
         return self._is_in(thing) and fnmatchcase(thing.name, self.logs)
 
+    def still_reads(self, stream: str, before: SourceConfig) -> bool:
+        """A stream is called as its log."""
+        return self.reads(Endpoint(NOUN, before.endpoint().system, stream))
+
     def meets(self, sink: Endpoint) -> bool:
         return self._is_in(sink) and _matches_a_stream(self.logs, sink.name)
 

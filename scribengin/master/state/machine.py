@@ -24,7 +24,7 @@ from dataclasses import replace
 
 from scribengin.base.names import a_few, natural
 from scribengin.base.text.counting import many, which
-from scribengin.dataflow.edits import EditPlan, plan_edit
+from scribengin.dataflow.edits import EditPlan, plan_edit, streams_left
 from scribengin.dataflow.registry.descriptors import (
     FINAL_STATES,
     STATUS_TASKS_MAX,
@@ -210,6 +210,8 @@ class MasterState:
         plan = EditPlan(refusal=event.error)
         if event.config is not None:
             plan = plan_edit(self.config, event.config, running=bool(self.pool.workers))
+            left = streams_left(self.config, event.config, self.tasks.values())
+            plan = plan if plan.refusal is not None or left is None else replace(plan, refusal=left)
         if event.reordering is not None and self._ran and plan.refusal is None:
             plan = replace(plan, refusal=event.reordering)
         if plan.refusal is not None or event.config is None:

@@ -183,6 +183,15 @@ def test_a_bad_descriptor_is_found_before_anything_is_stopped(
     assert masters(view)
 
 
+def test_other_logs_than_it_reads_are_refused_before_anything_is_stopped(line: CommandLine, view: DataflowView) -> None:
+    wait_until(view.tasks, timeout_s=60, what="the task that reads words/0")
+    done = line("restart", "quiet", "--set", "sources.words.logs=letters/*", "--no-check")
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert "sources.words: the dataflow reads words/0, which would not be meant any more" in done.err
+    assert masters(view)
+    line.ok("restart", "quiet", "--set", "sources.words.logs=w*/*", "--no-check")
+
+
 def test_code_that_is_not_where_it_was_is_asked_for(line: CommandLine, view: DataflowView, flow: Path) -> None:
     flow.parent.rename(flow.parent.with_name("moved"))
     done = line("restart", "quiet", "--no-check")

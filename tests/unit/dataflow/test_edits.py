@@ -8,8 +8,10 @@ import pytest
 
 from scribengin.base.model import EditKind, takes_effect
 from scribengin.connectors import KINDS
+from scribengin.connectors.contract import SourceStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.edits import EditPlan, kind_of, plan_edit, with_live_part, with_wishes
+from scribengin.dataflow.edits import EditPlan, kind_of, plan_edit, streams_left, with_live_part, with_wishes
+from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from tests.scenario.world import make_config
 
 EDITED: list[tuple[dict[str, Any], EditKind]] = [
@@ -178,3 +180,31 @@ def test_of_very_many_changes_some_are_told() -> None:
     assert plan.changes[-1] == "4,900 more"
     never = planned(running=True, sinks={f"s{n}": {"kind": "log", "log": f"s{n}"} for n in range(500)}, sql={})
     assert len(never.refusal or "") < 1_000
+
+
+KAFKA = {"kind": "kafka", "bootstrap": "one:9092"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "read", "left"),
+    [
+        ({"kind": "log", "logs": "a/*"}, {"kind": "log", "logs": "b/*"}, ["a/0", "a/10", "a/2"], "a/0, a/2, a/10"),
+        ({"kind": "log", "logs": "a/*"}, {"kind": "log", "logs": "*/*"}, ["a/0", "a/1"], None),
+        ({"kind": "log", "logs": "a/*"}, {"kind": "log", "logs": "a/*", "namespace": "/other"}, ["a/0"], "a/0"),
+        ({**KAFKA, "topics": ["a", "b"]}, {**KAFKA, "topics": ["b", "c"]}, ["a/0", "b/0"], "a/0"),
+        ({**KAFKA, "topics": ["a"]}, {**KAFKA, "topics": ["a"], "bootstrap": "two:9092"}, ["a/0"], None),
+        ({"kind": "dafka", "topic": "a"}, {"kind": "dafka", "topic": "b"}, ["a/P"], "a/P"),
+        ({"kind": "hdfs", "path": "/in"}, {"kind": "hdfs", "path": "/elsewhere"}, ["0"], "0"),
+        ({"kind": "hdfs", "path": "/in"}, {"kind": "hdfs", "path": "/in", "paused": True}, ["0"], None),
+    ],
+)
+def test_a_source_does_not_turn_away_from_what_tasks_read(
+    before: dict[str, Any], after: dict[str, Any], read: list[str], left: str | None
+) -> None:
+    """They would go on reading it, and what is held back for them would stay so for ever."""
+    old, new = (make_config(sources={"in": source}) for source in (before, after))
+    streams = tuple(SourceStreamDescriptor(source="in", name=name) for name in read)
+    tasks = [TaskDescriptor(name="task-0", sources=streams, sinks=())]
+    refusal = streams_left(old, new, tasks)
+    assert (refusal is None) == (left is None)
+    assert left is None or f"sources.in: the dataflow reads {left}, which would not be meant any more" in str(refusal)

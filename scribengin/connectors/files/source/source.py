@@ -109,6 +109,10 @@ class FileSourceConfig(SourceConfig):
     def reads(self, thing: Endpoint) -> bool:
         return thing.noun == NOUN and f"{self.path.rstrip('/')}/".startswith(f"{thing.name}/")
 
+    def still_reads(self, stream: str, before: SourceConfig) -> bool:
+        """A stream is a share of all files below one directory."""
+        return Pattern.of(self.path).base == Pattern.of(before.endpoint().name).base
+
     def reads_again(self, first: Endpoint) -> bool:
         """Also without `follow`: it ends when it finds nothing more, and may find what was written meanwhile."""
         pattern = Pattern.of(self.path)

@@ -91,6 +91,10 @@ class KafkaSourceConfig(KafkaConnectionConfig, SourceConfig):
     def reads(self, thing: Endpoint) -> bool:
         return thing.noun == TOPIC and self.is_cluster(thing.system) and self.means(thing.name)
 
+    def still_reads(self, stream: str, before: SourceConfig) -> bool:
+        """Partition 0 of a topic is `<topic>/0`. A cluster's brokers may have other addresses now."""
+        return self.means(stream.rpartition("/")[0])
+
     def reads_again(self, first: Endpoint) -> bool:
         return self.until is None and self.reads(first)
 
