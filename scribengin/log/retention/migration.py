@@ -1,6 +1,7 @@
 """A namespace's logs are moved to another store: the same logs, under the same names and places. The order is
 
-1. the lock of every log, so that nobody writes; one that is being written, or was left unfinished, is refused;
+1. the lock of every log, so that nobody writes; one that is being written, or was left unfinished, is refused, and so
+   is one with records that the registry does not name: recovery takes them back, and none would look for them there;
 2. every file of every segment, durable and compared, in the new store under the name that it has in the old one;
 3. the namespace's node says where it is moving to: from now on nobody opens it;
 4. the old place loses its token: who had opened the namespace before makes no log and opens no writer there any more;
@@ -22,12 +23,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import from_node_name
-from scribengin.errors import LogNotFound, LogWriteFailed, NamespaceNotBound
+from scribengin.base.names import log_command
+from scribengin.errors import InconsistentLog, LogNotFound, LogWriteFailed, NamespaceNotBound
 from scribengin.log.metadata import writer_lock
 from scribengin.log.metadata.binding import (
     BindOptions,
@@ -42,7 +45,7 @@ from scribengin.log.metadata.lifecycle import finish_deletion
 from scribengin.log.metadata.segments import LogMetadata, LogOperator, SegmentDescriptor, SegmentsHead
 from scribengin.log.retention.compression import hold_same_bytes
 from scribengin.log.retention.copying import refuse_unfinished, write_copy
-from scribengin.log.store.contract import SegmentName, SegmentStore, SegmentView
+from scribengin.log.store.contract import ASIDE, SegmentName, SegmentStore, SegmentView
 from scribengin.log.store.opening import open_store, store_kind
 from scribengin_registry.contract import Operation, Registry
 from scribengin_registry.errors import OutcomeUnknown, VersionConflict
@@ -74,7 +77,8 @@ def migrate_namespace(
 
     Whoever has the namespace open opens it again afterwards. Waits `timeout_s` for the writer of each log. Raises
     NamespaceNotBound, StoreElsewhere (the old place is on another machine), StoreNotMounted, OwnershipAcquireFailed (a
-    log is being written), LogBusy (or was left unfinished), DamagedEntry, LogWriteFailed, ConfigInvalid.
+    log is being written), LogBusy (or was left unfinished), InconsistentLog (or has files that the registry does not
+    name), DamagedEntry, LogWriteFailed, ConfigInvalid.
     """
     session, path, own = session_for(uri, registry)
     try:
@@ -167,7 +171,41 @@ class _Migration:
                 owner = writer_lock.acquire(metadata, self._clock, timeout_s=self._timeout_s, steal=False)
                 self._locks.callback(writer_lock.release, metadata, owner)
                 moved = self._moved[name] = _Moved(owner.directory)
+                if self._there.moving is None:  # else nobody could recover it
+                    _refuse_unnamed(metadata, source)
             self._copied += copy_files(metadata, source, target, moved.files)
+
+
+def _refuse_unnamed(metadata: LogMetadata, store: SegmentStore) -> None:
+    """Raises InconsistentLog where files hold what no node of the log names."""
+    state = metadata.whole()
+    head = state.head
+    aside = store.names(f"{head.directory}/{ASIDE}")
+    named = {(segment.segment, segment.epoch) for segment in state.segments}
+    unnamed = (
+        name
+        for name in store.names(head.directory)
+        if name.segment >= head.begin and (name.segment, name.epoch) not in named
+    )
+    for name in chain(aside, unnamed):
+        if _has_bytes(store, name):
+            recover = log_command(metadata.namespace, "recover", metadata.log)
+            raise InconsistentLog(
+                f"log '{metadata.log}': the file {store.location(name)} holds records that the registry does not name: "
+                f"it went back, as to an older backup; {recover} takes them back (move what that leaves there out of "
+                "the log's directory), then move the namespace"
+            )
+
+
+def _has_bytes(store: SegmentStore, name: SegmentName) -> bool:
+    try:
+        view = store.open(name)
+    except LogNotFound:  # all that is left is what stood beside it
+        return False
+    try:
+        return view.size() > 0
+    finally:
+        view.close()
 
 
 def _touched(metadata: LogMetadata, moved: _Moved) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from scribengin.base.failpoints import set_hook
 from scribengin.errors import (
+    InconsistentLog,
     LogBusy,
     NamespaceNotBound,
     OwnershipAcquireFailed,
@@ -24,6 +25,7 @@ from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
 from tests.dying import Died, die
+from tests.registry_copies import restore, saved
 
 SMALL = LogConfig(segment_bytes_max=4096, copy_codec="lz4")
 LOGS = ("busy/0", "empty", "sealed")
@@ -169,6 +171,24 @@ def test_a_copy_that_was_about_to_be_named_when_a_namespace_was_moved_is_not(unc
     assert [type(failure) for failure in failures] == [StoreNotMounted]
     assert not any(copies_of(uncopied.opened()))
     assert uncopied.read() == uncopied.records
+
+
+@pytest.mark.parametrize("set_aside", [False, True])
+def test_what_the_registry_does_not_name_is_taken_back_before_a_log_is_moved(place: Place, set_aside: bool) -> None:
+    """It went back, as to an older backup: records that were acknowledged since are in files that no node names."""
+    place.logs.compress("busy/0")
+    backup = saved(place.registry)
+    with place.logs.open_writer("busy/0") as writer:
+        writer.write(b"acknowledged", txid=900).result(60)
+    restore(place.registry, backup)
+    if set_aside:
+        place.logs.open_writer("busy/0").close()
+    with pytest.raises(InconsistentLog, match=r"the registry does not name.*scribengin log recover busy/0"):
+        place.migrate()
+    assert place.opened().descriptor.location == place.old.name
+    assert place.logs.recover("busy/0").segments
+    place.migrate()
+    assert place.read() == {**place.records, "busy/0": [*place.records["busy/0"], b"acknowledged"]}
 
 
 def test_it_goes_back_as_it_went(place: Place) -> None:
