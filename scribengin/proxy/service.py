@@ -27,6 +27,7 @@ from scribengin.errors import (
     Fenced,
     LogBusy,
     LogClosed,
+    LogNotFound,
     LogWriteFailed,
     MessageDamaged,
     MessageInvalid,
@@ -38,6 +39,7 @@ from scribengin.errors import (
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
 from scribengin.log.metadata.names import check_log_name
+from scribengin.log.metadata.segments import LogMetadata
 from scribengin.log.write.results import SlotRange
 from scribengin.proxy.balancing import LogBalancer
 from scribengin.proxy.config import ProxyConfig, Right
@@ -214,7 +216,7 @@ class ProxyService(ClosedAtExit):
             caller.check(request.log, "write")
             log = self._log(request.log)
             writer = log.writer
-            if writer is None or not self._is_well(log, writer):
+            if writer is None or not self._is_well(log, writer) or _is_other(request.directory, writer):
                 return None
             self._admit(log, request)
             try:
@@ -247,6 +249,8 @@ class ProxyService(ClosedAtExit):
         writer = self._writer(log)
         if not isinstance(writer, LogWriter):
             return writer
+        if _is_other(request.directory, writer):
+            return self._of_another_log(log, writer)
         until_s = self._clock.monotonic_s() + self._config.answer_timeout_s
         self._admit(log, request)
         try:
@@ -257,6 +261,18 @@ class ProxyService(ClosedAtExit):
             self._drop(log, writer)
             return TryAgain(error)
         return self._outcome(begun, until_s, drop=self._drop)
+
+    def _of_another_log(self, log: _OwnedLog, writer: LogWriter) -> Answer:
+        """What to say to who wants another log of that name than the one that is written here. Raises LogNotFound if
+        it is the one that has gone."""
+        metadata = LogMetadata(self._registry, self._namespace.path, log.name)
+        self._registry.sync(metadata.path)
+        if metadata.descriptor().directory == writer.directory:
+            raise LogNotFound(
+                f"log '{log.name}' was deleted under its writer, and another one made in its place: open a new writer"
+            )
+        self._drop(log, writer)
+        return TryAgain(LogBusy(f"log '{log.name}' was made anew just now; it is taken with the next request"))
 
     def _submit(self, log: _OwnedLog, writer: LogWriter, request: WriteRequest, turn_s: float | None = None) -> _Begun:
         """Let the log's writer have the records. Raises as `LogWriter.write_numbered`."""
@@ -478,6 +494,8 @@ class ProxyService(ClosedAtExit):
         writer = self._writer(log)
         if not isinstance(writer, LogWriter):
             return writer
+        if _is_other(str(request.fields.get("directory", "")), writer):
+            return self._of_another_log(log, writer)
         with log.lock:
             writer.mark_end_of_stream()
             log.writer = None
@@ -512,6 +530,11 @@ class ProxyService(ClosedAtExit):
             self._give_up(log)
             work()
         return AskDone()
+
+
+def _is_other(directory: str, writer: LogWriter) -> bool:
+    """Whether who names that directory of a log means another one than the writer has."""
+    return directory not in ("", writer.directory)
 
 
 def _has_ended(writer: LogWriter, error: ScribenginError) -> bool:

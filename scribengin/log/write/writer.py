@@ -107,6 +107,11 @@ class LogWriter(ClosedOrAborted):
         self._lock.keep()
 
     @property
+    def directory(self) -> str:
+        """Of its log: one that is made later, under the same name, has another."""
+        return self._owner.directory
+
+    @property
     def epoch(self) -> int:
         """Of this writer; a later one's is greater."""
         return self._owner.epoch

@@ -72,19 +72,22 @@ class ProxyDelivery:
         self,
         state: SenderState,
         log: str,
+        directory: str,
         body: pa.RecordBatch,
         *,
         txids: bool,
         since_s: float | None = None,
         pause: Pause = wait_a_while,
     ) -> Sent | NotSent | Lost:
-        """Send records, as the sender's next ones, until it is known what became of them. The last of them waits
-        `since_s` (None: now), by the clock."""
+        """Send records, as the sender's next ones, to the log of that directory, until it is known what became of them.
+        The last of them waits `since_s` (None: now), by the clock."""
         state.begin(body.num_rows, self.clock.monotonic_s() if since_s is None else since_s)
         if (lost := state.without_hope(self.clock.monotonic_s())) is not None:
             return lost
         for attempt in count():
-            request = encode_write(log, state.sender, state.number, state.answered, body, txids=txids)
+            request = encode_write(
+                log, state.sender, state.number, state.answered, body, txids=txids, directory=directory
+            )
             left_s = state.left_s(self.clock.monotonic_s())
             answer = self._call(log, WRITE, request, left_s, alone=attempt > 0)  # its log may have stalled
             found = state.answer(answer, self.clock.monotonic_s())

@@ -132,7 +132,7 @@ class ProxiedNamespace(LogNamespace):
             self._create_missing(name)
         pause = threading.Event() if cancel is None else cancel
         self._delivery.ask(AskRequest("open", metadata.log), pause=pause.wait, patience_s=timeout_s)
-        return ProxiedWriter(self._senders, self._delivery, metadata.log, metadata.descriptor().config)
+        return ProxiedWriter(self._senders, self._delivery, metadata.descriptor())
 
     def create(self, name: str, config: LogConfig | None = None) -> LogDescriptor:
         """As LogNamespace.create. Raises ProxyUnreachable, too."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from scribengin.base.closing import ClosedOrAborted
 from scribengin.errors import EndOfStream, LogClosed, ScribenginError
-from scribengin.log import DLSN, BulkResult, DlsnRange, LogConfig
+from scribengin.log import DLSN, BulkResult, DlsnRange, LogDescriptor
 from scribengin.log.format.records import (
     TXID_NONE,
     Record,
@@ -50,21 +50,21 @@ class ProxiedWriter(ClosedOrAborted):
     """Writes a log through proxies, beside other clients. Thread-safe. Made by `ProxiedNamespace.open_writer`.
 
     Its methods are those of LogWriter, with their errors. What only whoever owns the log can tell, the future raises:
-    TransactionIdOutOfOrder against records of other clients, OverCapacity, EndOfStream, LogNotFound. Staged rounds need
-    the log itself.
+    TransactionIdOutOfOrder against records of other clients, OverCapacity, EndOfStream, LogNotFound (also where another
+    log was made in place of the one that it was opened for). Staged rounds need the log itself.
 
     A callback of one of its futures must not write to, flush or close any writer that the client has of this log: all
     of them share the thread that it runs on. A call that would wait for that raises LogError. Hand the work to a thread
     of your own, as through a queue.
     """
 
-    def __init__(self, senders: LogSenders, delivery: ProxyDelivery, log: str, config: LogConfig) -> None:
+    def __init__(self, senders: LogSenders, delivery: ProxyDelivery, log: LogDescriptor) -> None:
         self._senders = senders
         self._delivery = delivery
-        self._log = log
-        self._config = config
+        self._log = log.name
+        self._config = log.config
         self._last_txid = TXID_NONE
-        self._share = WriterShare(config.durable_writes)
+        self._share = WriterShare(log.config.durable_writes)
         self._sender = senders.join(log)
         self._calling = _Turn(self._sender)
         """Held while records are checked and queued: the order of calls is the log's."""
@@ -147,7 +147,8 @@ class ProxiedWriter(ClosedOrAborted):
         is refused with."""
         self._check_open()
         self.flush()
-        self._delivery.ask(AskRequest("seal", self._log), done_if=EndOfStream)
+        seal = AskRequest("seal", self._log, {"directory": self._sender.directory})
+        self._delivery.ask(seal, done_if=EndOfStream)
         self.close()
 
     def close(self) -> None:
@@ -170,7 +171,7 @@ class ProxiedWriter(ClosedOrAborted):
             left = self._left
             self._left = True
         if not left:
-            self._senders.leave(self._log, self._sender)
+            self._senders.leave(self._sender)
 
     def _submit_batch(self, batch: pa.RecordBatch, ack: Ack[_T], *, atomic: bool = False) -> Future[_T]:
         at = batch.schema.get_field_index("txid")

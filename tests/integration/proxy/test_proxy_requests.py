@@ -11,6 +11,7 @@ import pytest
 
 from scribengin.errors import EndOfStream, LogExists, LogNotFound
 from scribengin.log import LogConfig
+from scribengin.log.metadata.writer_lock import HeldLock
 from scribengin.proxy import ProxyConfig
 from scribengin.proxy.client.transport import FlightTransport
 from scribengin.proxy.server import _listening
@@ -75,11 +76,49 @@ def test_a_log_that_is_deleted_under_a_writer_is_gone_for_it(place: ProxiedPlace
         with pytest.raises(LogNotFound):
             writer.write(b"2").result(120)
         client.create(LOG)
-        writer.write(b"3").result(120)
+        with pytest.raises(LogNotFound, match="another one made in its place"):
+            writer.write(b"of the log that is gone").result(120)
+        with client.open_writer(LOG) as new:
+            new.write(b"3").result(120)
     assert payloads_read(namespace, LOG) == [b"3"]
     assert sorted(one.service.logs + other.service.logs) == [LOG]
     with pytest.raises(LogNotFound):
         client.delete("no/such")
+
+
+def test_nothing_is_done_to_a_log_that_was_made_anew_by_a_writer_of_the_one_before(place: ProxiedPlace) -> None:
+    """Its records would stand at places that it has given out already, and others would find the log sealed."""
+    namespace = place.bound(LOG)
+    place.start()
+    client = place.client()
+    writer, idle = client.open_writer(LOG), client.open_writer(LOG)
+    writer.write(b"1").result(120)
+    namespace.delete(LOG, force=True)
+    namespace.create(LOG, LogConfig(record_bytes_max=10))
+    with pytest.raises(LogNotFound, match="another one made in its place"):
+        writer.write(bytes(20)).result(120)
+    with pytest.raises(LogNotFound, match="another one made in its place"):
+        idle.mark_end_of_stream()
+    with client.open_writer(LOG) as new:
+        new.write(b"2").result(120)
+    writer.abort()
+    idle.abort()
+    assert payloads_read(namespace, LOG) == [b"2"]
+
+
+def test_a_proxy_that_has_not_heard_that_a_log_was_made_anew_looks(
+    place: ProxiedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HeldLock, "_on_change", lambda _lock, _event: None)
+    namespace = place.bound(LOG)
+    place.start()
+    client = place.client()
+    client.open_writer(LOG).close()
+    namespace.delete(LOG, force=True)
+    namespace.create(LOG)
+    with client.open_writer(LOG) as new:
+        new.write(b"1").result(120)
+    assert payloads_read(namespace, LOG) == [b"1"]
 
 
 def test_a_log_that_is_released_is_nobodys_until_somebody_writes(place: ProxiedPlace) -> None:
