@@ -277,7 +277,12 @@ class ProxyService(ClosedAtExit):
     def _submit(self, log: _OwnedLog, writer: LogWriter, request: WriteRequest, turn_s: float | None = None) -> _Begun:
         """Let the log's writer have the records. Raises as `LogWriter.write_numbered`."""
         future = writer.write_numbered(
-            request.records, sender=request.sender, number=request.number, answered=request.answered, turn_s=turn_s
+            request.records,
+            sender=request.sender,
+            number=request.number,
+            answered=request.answered,
+            atomic=request.atomic,
+            turn_s=turn_s,
         )
         return _Begun(log, writer, future)
 

@@ -76,18 +76,18 @@ class ProxyDelivery:
         body: pa.RecordBatch,
         *,
         txids: bool,
+        atomic: bool = False,
         since_s: float | None = None,
         pause: Pause = wait_a_while,
     ) -> Sent | NotSent | Lost:
         """Send records, as the sender's next ones, to the log of that directory, until it is known what became of them.
-        The last of them waits `since_s` (None: now), by the clock."""
+        With `atomic` readers see all of them or none. The last of them waits `since_s` (None: now), by the clock."""
         state.begin(body.num_rows, self.clock.monotonic_s() if since_s is None else since_s)
         if (lost := state.without_hope(self.clock.monotonic_s())) is not None:
             return lost
         for attempt in count():
-            request = encode_write(
-                log, state.sender, state.number, state.answered, body, txids=txids, directory=directory
-            )
+            numbers = (state.sender, state.number, state.answered)
+            request = encode_write(log, *numbers, body, txids=txids, directory=directory, atomic=atomic)
             left_s = state.left_s(self.clock.monotonic_s())
             answer = self._call(log, WRITE, request, left_s, alone=attempt > 0)  # its log may have stalled
             found = state.answer(answer, self.clock.monotonic_s())

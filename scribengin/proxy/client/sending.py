@@ -153,6 +153,7 @@ class LogSender:
             self.directory,
             body_of(units),
             txids=first.txids,
+            atomic=first.atomic,
             since_s=last.since_s,
             pause=self._pause,
         )
@@ -210,7 +211,7 @@ class LogSender:
             return list(self._sending)
 
     def _goes_with(self, first: Unit, unit: Unit, size: int) -> bool:
-        if first.alone or unit.alone or first.txids != unit.txids:
+        if first.atomic or unit.atomic or first.txids != unit.txids:
             return False
         return size <= self._delivery.config.request_bytes_max
 

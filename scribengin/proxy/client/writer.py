@@ -14,8 +14,8 @@ from scribengin.log import DLSN, BulkResult, DlsnRange, LogDescriptor
 from scribengin.log.format.records import (
     TXID_NONE,
     Record,
-    atomic_entry,
     body_of_batch,
+    check_atomic,
     check_batch,
     check_record,
     frozen,
@@ -179,7 +179,7 @@ class ProxiedWriter(ClosedOrAborted):
         now_ms = self._delivery.clock.now_ms
         body = body_of_batch(self._log, batch, self._config, last_txid=self._last_txid, now_ms=now_ms)
         if atomic:
-            atomic_entry(self._log, body, self._config)  # raises for one that is too large
+            check_atomic(self._log, body, self._config)
         if not self._config.durable_writes:
             ack.queued(batch.num_rows)
         size_max = body.nbytes if atomic else self._delivery.config.request_bytes_max

@@ -11,7 +11,7 @@ checksums. Little-endian:
 | 32 | 8 | up to which number the sender has had answers |
 | 40 | 2 | bytes of the log's name |
 | 42 | 2 | bytes of the log's directory, which tells it from others that have had its name |
-| 44 | 2 | 1: the records have transaction ids; 0: the proxy gives them |
+| 44 | 2 | bits: 1: the records have transaction ids, else the proxy gives them; 2: readers see all of them or none |
 | 46 | 2 | zeros |
 | 48 | | the name, the directory, zeros up to a multiple of 64 bytes, then the entry |
 
@@ -42,6 +42,8 @@ TLS_SCHEME = "grpc+tls"
 """With which the address of a proxy begins that encrypts."""
 _MAGIC = b"prxwrt02"
 _HEAD = struct.Struct("<8s16sQQHHHxx")
+_TXIDS = 1
+_ATOMIC = 2
 _LENGTH = struct.Struct("<I")
 
 
@@ -49,7 +51,7 @@ _LENGTH = struct.Struct("<I")
 class WriteRequest:
     """Records of one sender, numbered from `number` on. `records` is as BODY_SCHEMA, without `txid` where the proxy is
     to give the transaction ids. They are for the log of that directory, and no other that has its name since; empty:
-    for whichever has it."""
+    for whichever has it. `atomic`: readers see all of them or none."""
 
     log: str
     directory: str
@@ -57,6 +59,7 @@ class WriteRequest:
     number: int
     answered: int
     records: pa.RecordBatch
+    atomic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +78,21 @@ class AskRequest:
 
 
 def encode_write(
-    log: str, sender: bytes, number: int, answered: int, body: pa.RecordBatch, *, txids: bool, directory: str = ""
+    log: str,
+    sender: bytes,
+    number: int,
+    answered: int,
+    body: pa.RecordBatch,
+    *,
+    txids: bool,
+    directory: str = "",
+    atomic: bool = False,
 ) -> bytes:
     """The bytes of a request. `body` is as BODY_SCHEMA; without `txids` its transaction ids say nothing."""
     name, place = log.encode(), directory.encode()
     entry = encode(body)
-    head = _HEAD.pack(_MAGIC, sender, number, answered, len(name), len(place), int(txids)) + name + place
+    flags = _TXIDS * txids | _ATOMIC * atomic
+    head = _HEAD.pack(_MAGIC, sender, number, answered, len(name), len(place), flags) + name + place
     header = entry.place(entry=0, group_index=0, sequence=0, epoch=0).to_bytes()
     return b"".join((head, bytes(-len(head) % ALIGNMENT), header, *entry.buffers))
 
@@ -89,7 +101,7 @@ def decode_write(data: pa.Buffer) -> WriteRequest:
     """Raises MessageInvalid."""
     if data.size < _HEAD.size:
         raise MessageDamaged(f"a request of {data.size} bytes is none: it was cut on its way; send it again")
-    magic, sender, number, answered, name_bytes, directory_bytes, txids = _HEAD.unpack_from(data)
+    magic, sender, number, answered, name_bytes, directory_bytes, flags = _HEAD.unpack_from(data)
     at = _HEAD.size + name_bytes
     start = at + directory_bytes
     start += -start % ALIGNMENT
@@ -108,8 +120,8 @@ def decode_write(data: pa.Buffer) -> WriteRequest:
         directory = bytes(data.slice(at, directory_bytes)).decode()
     except UnicodeDecodeError:
         raise MessageDamaged("a request to write names a log that is no text; send it again") from None
-    records = body if txids else pa.RecordBatch.from_arrays(body.columns[1:], names=body.schema.names[1:])
-    return WriteRequest(log, directory, sender, number, answered, records)
+    records = body if flags & _TXIDS else pa.RecordBatch.from_arrays(body.columns[1:], names=body.schema.names[1:])
+    return WriteRequest(log, directory, sender, number, answered, records, bool(flags & _ATOMIC))
 
 
 def encode_ask(request: AskRequest) -> bytes:

@@ -92,6 +92,25 @@ def test_an_atomic_batch_is_one_entry(place: ProxiedPlace) -> None:
             writer.write_atomic(payload_batch([bytes(1500)] * 3))
 
 
+def test_an_atomic_batch_is_one_entry_whatever_the_proxy_opened_its_log_with(place: ProxiedPlace) -> None:
+    namespace = place.bound(LOG, config=LogConfig(entry_bytes_max=4096))
+    place.start()
+    client = place.client()
+    client.open_writer(LOG).close()
+    namespace.configure(LOG, LogConfig(entry_bytes_max=1024 * 1024))
+    batch = payload_batch([bytes(1000)] * 20)
+    with client.open_writer(LOG) as writer:
+        with pytest.raises(RecordTooLarge, match="takes 4096 at once"):
+            writer.write_atomic(batch).result(120)
+        client.release(LOG)
+        found = writer.write_atomic(batch).result(120)
+    assert found.first.entry == found.last.entry
+    with namespace.open_reader(LOG, whole_entries=True) as reader:
+        read = reader.read_batch(1)
+    assert read is not None
+    assert read.num_rows == 20
+
+
 def test_a_log_that_is_written_too_fast_is_refused_and_nothing_is_written(place: ProxiedPlace) -> None:
     namespace = place.bound(LOG, "other")
     server = place.start(log_rates={"bytes_s_hard": 1})

@@ -59,6 +59,7 @@ class Proxy:
         body: pa.RecordBatch,
         *,
         txids: bool,
+        atomic: bool,
         since_s: float,
         pause: Callable[[float], object],
     ) -> Sent | NotSent | Lost:
