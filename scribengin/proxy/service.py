@@ -32,6 +32,7 @@ from scribengin.errors import (
     MessageDamaged,
     MessageInvalid,
     OwnershipAcquireFailed,
+    RecordTooLarge,
     RegistryError,
     ScribenginError,
     SenderUnknown,
@@ -61,6 +62,7 @@ from scribengin.proxy.wire.requests import (
     decode_ask_with_data,
     decode_write,
 )
+from scribengin.proxy.wire.told_errors import of_a_proxied_log
 from scribengin.proxy.writing.segments import SegmentWrites
 from scribengin_registry.contract import Registry, SessionState
 
@@ -276,14 +278,17 @@ class ProxyService(ClosedAtExit):
 
     def _submit(self, log: _OwnedLog, writer: LogWriter, request: WriteRequest, turn_s: float | None = None) -> _Begun:
         """Let the log's writer have the records. Raises as `LogWriter.write_numbered`."""
-        future = writer.write_numbered(
-            request.records,
-            sender=request.sender,
-            number=request.number,
-            answered=request.answered,
-            atomic=request.atomic,
-            turn_s=turn_s,
-        )
+        try:
+            future = writer.write_numbered(
+                request.records,
+                sender=request.sender,
+                number=request.number,
+                answered=request.answered,
+                atomic=request.atomic,
+                turn_s=turn_s,
+            )
+        except RecordTooLarge as error:
+            raise of_a_proxied_log(error, log.name) from None
         return _Begun(log, writer, future)
 
     def _outcome(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Literal, TypeVar, overload
 
 import pyarrow as pa
 
 from scribengin.base.closing import ClosedOrAborted
-from scribengin.errors import EndOfStream, LogClosed, ScribenginError
+from scribengin.errors import EndOfStream, LogClosed, LogError, RecordTooLarge, ScribenginError
 from scribengin.log import DLSN, BulkResult, DlsnRange, LogDescriptor
 from scribengin.log.format.records import (
     TXID_NONE,
@@ -26,6 +27,7 @@ from scribengin.proxy.client.delivery import ProxyDelivery
 from scribengin.proxy.client.pending import BatchPart, SingleRecord, Unit, WriterShare
 from scribengin.proxy.client.sending import LogSender, LogSenders
 from scribengin.proxy.wire.requests import AskRequest
+from scribengin.proxy.wire.told_errors import of_a_proxied_log
 
 _T = TypeVar("_T")
 
@@ -100,7 +102,10 @@ class ProxiedWriter(ClosedOrAborted):
             self._check_open()
             given = max(self._last_txid, 0) if txid is None else txid
             record = Record(given, channel, None if key is None else frozen(key), frozen(payload), type)
-            check_record(self._log, record, self._config, last_txid=self._last_txid)
+            try:
+                check_record(self._log, record, self._config, last_txid=self._last_txid)
+            except RecordTooLarge as error:
+                raise of_a_proxied_log(error, self._log) from None
             single = SingleRecord(self._share, record, txid is not None)
             if not self._config.durable_writes:
                 single.future.set_result(DLSN.INVALID)
@@ -122,7 +127,7 @@ class ProxiedWriter(ClosedOrAborted):
             if not partial:
                 return self._submit_batch(batch, BulkAck())
             taken, refused = split_refused(self._log, batch, self._config, last_txid=self._last_txid)
-            ack = PartialAck(batch.num_rows, refused)
+            ack = PartialAck(batch.num_rows, tuple(replace(row, error=self._told(row.error)) for row in refused))
             if taken.num_rows:
                 return self._submit_batch(taken, ack)
             ack.nothing_taken()
@@ -177,9 +182,12 @@ class ProxiedWriter(ClosedOrAborted):
         at = batch.schema.get_field_index("txid")
         txids = at >= 0 and batch.column(at).null_count < batch.num_rows
         now_ms = self._delivery.clock.now_ms
-        body = body_of_batch(self._log, batch, self._config, last_txid=self._last_txid, now_ms=now_ms)
-        if atomic:
-            check_atomic(self._log, body, self._config)
+        try:
+            body = body_of_batch(self._log, batch, self._config, last_txid=self._last_txid, now_ms=now_ms)
+            if atomic:
+                check_atomic(self._log, body, self._config)
+        except RecordTooLarge as error:
+            raise of_a_proxied_log(error, self._log) from None
         if not self._config.durable_writes:
             ack.queued(batch.num_rows)
         size_max = body.nbytes if atomic else self._delivery.config.request_bytes_max
@@ -196,6 +204,9 @@ class ProxiedWriter(ClosedOrAborted):
         if txids:
             self._last_txid = max(self._last_txid, body.column(0)[-1].as_py())
         return ack.future
+
+    def _told(self, error: LogError) -> LogError:
+        return of_a_proxied_log(error, self._log) if isinstance(error, RecordTooLarge) else error
 
     def _submit(self, unit: Unit) -> None:
         """Queue it, once there is room."""
