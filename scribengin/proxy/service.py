@@ -36,6 +36,7 @@ from scribengin.errors import (
     RegistryError,
     ScribenginError,
     SenderUnknown,
+    StoreUnreachable,
     WrittenTooFast,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
@@ -316,7 +317,10 @@ class ProxyService(ClosedAtExit):
             rights, do = self._done_to_logs[request.op]
             for right in rights:
                 caller.check(request.log, right)
-            return do(request)
+            try:
+                return do(request)
+            except _PASSING as error:
+                return TryAgain(error, maybe_written=rights != ("read",))  # it may have been half done, or more
         except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise MessageInvalid(f"'{request.op}' says {request.fields}: {error!r}") from None
 
@@ -493,7 +497,14 @@ class ProxyService(ClosedAtExit):
         return AskDone()
 
     def _delete(self, request: AskRequest) -> Answer:
-        return self._alone(request, lambda: self._namespace.delete(request.log, force=bool(request.fields["force"])))
+        try:
+            return self._alone(
+                request, lambda: self._namespace.delete(request.log, force=bool(request.fields["force"]))
+            )
+        except LogWriteFailed as error:
+            if isinstance(error, StoreUnreachable):
+                raise
+            return Refused(error)  # files are left of a log that is gone: who asks again would not hear of them
 
     def _truncate(self, request: AskRequest) -> Answer:
         before = DLSN(*request.fields["before"])

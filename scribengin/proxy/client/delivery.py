@@ -103,11 +103,11 @@ class ProxyDelivery:
         request: AskRequest,
         *,
         pause: Pause = wait_a_while,
-        done_if: type[ScribenginError] | None = None,
+        done_if: Callable[[ScribenginError], bool] = lambda _error: False,
         patience_s: float | None = None,
     ) -> AskDone:
-        """Ask until it is done. With `done_if`, it is done too when it is refused with that after an attempt that may
-        have done it.
+        """Ask until it is done. After an attempt that may have done it, it also is done if it is refused with an error
+        that says so, as `done_if` tells.
 
         Raises what a proxy refuses it with, and after `patience_s` (None: that of the client) what was in the way.
         """
@@ -120,7 +120,7 @@ class ProxyDelivery:
                 case AskDone():
                     return answer
                 case Refused(error):
-                    if unsure and done_if is not None and isinstance(error, done_if):
+                    if unsure and done_if(error):
                         return AskDone()
                     raise error
                 case MovedTo(address):

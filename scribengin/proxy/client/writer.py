@@ -153,7 +153,7 @@ class ProxiedWriter(ClosedOrAborted):
         self._check_open()
         self.flush()
         seal = AskRequest("seal", self._log, {"directory": self._sender.directory})
-        self._delivery.ask(seal, done_if=EndOfStream)
+        self._delivery.ask(seal, done_if=lambda error: isinstance(error, EndOfStream))
         self.close()
 
     def close(self) -> None:
