@@ -136,7 +136,7 @@ class ProxyService(ClosedAtExit):
         self._renewing = threading.Event()
         self._handed_over = 0
         self.balancer = LogBalancer(proxy, self._nodes, self._loads, self._hand_over)
-        self.reads = SegmentReads(registry, namespace, self._config)
+        self.reads = SegmentReads(registry, namespace, self._config, clock)
         self.writes = SegmentWrites(namespace, proxy.address, clock)
         self._done_to_logs: dict[str, tuple[tuple[Right, ...], Callable[[AskRequest], Answer]]] = {
             "open": (("write",), self._open),
@@ -168,6 +168,7 @@ class ProxyService(ClosedAtExit):
         self._announced = self._registry.session_id
         self._registry.on_session(self._on_session)
         self.writes.start()
+        self.reads.start()
         if self._config.balance_s:
             self.balancer.start(self._config.balance_s)
 
