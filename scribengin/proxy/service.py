@@ -27,17 +27,21 @@ from scribengin.errors import (
     Fenced,
     LogBusy,
     LogClosed,
+    LogNotFound,
     LogWriteFailed,
     MessageDamaged,
     MessageInvalid,
     OwnershipAcquireFailed,
+    RecordTooLarge,
     RegistryError,
     ScribenginError,
     SenderUnknown,
+    StoreUnreachable,
     WrittenTooFast,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
 from scribengin.log.metadata.names import check_log_name
+from scribengin.log.metadata.segments import LogMetadata
 from scribengin.log.write.results import SlotRange
 from scribengin.proxy.balancing import LogBalancer
 from scribengin.proxy.config import ProxyConfig, Right
@@ -59,6 +63,7 @@ from scribengin.proxy.wire.requests import (
     decode_ask_with_data,
     decode_write,
 )
+from scribengin.proxy.wire.told_errors import of_a_proxied_log
 from scribengin.proxy.writing.segments import SegmentWrites
 from scribengin_registry.contract import Registry, SessionState
 
@@ -131,7 +136,7 @@ class ProxyService(ClosedAtExit):
         self._renewing = threading.Event()
         self._handed_over = 0
         self.balancer = LogBalancer(proxy, self._nodes, self._loads, self._hand_over)
-        self.reads = SegmentReads(registry, namespace, self._config)
+        self.reads = SegmentReads(registry, namespace, self._config, clock)
         self.writes = SegmentWrites(namespace, proxy.address, clock)
         self._done_to_logs: dict[str, tuple[tuple[Right, ...], Callable[[AskRequest], Answer]]] = {
             "open": (("write",), self._open),
@@ -163,6 +168,7 @@ class ProxyService(ClosedAtExit):
         self._announced = self._registry.session_id
         self._registry.on_session(self._on_session)
         self.writes.start()
+        self.reads.start()
         if self._config.balance_s:
             self.balancer.start(self._config.balance_s)
 
@@ -214,7 +220,7 @@ class ProxyService(ClosedAtExit):
             caller.check(request.log, "write")
             log = self._log(request.log)
             writer = log.writer
-            if writer is None or not self._is_well(log, writer):
+            if writer is None or not self._is_well(log, writer) or _is_other(request.directory, writer):
                 return None
             self._admit(log, request)
             try:
@@ -247,6 +253,8 @@ class ProxyService(ClosedAtExit):
         writer = self._writer(log)
         if not isinstance(writer, LogWriter):
             return writer
+        if _is_other(request.directory, writer):
+            return self._of_another_log(log, writer)
         until_s = self._clock.monotonic_s() + self._config.answer_timeout_s
         self._admit(log, request)
         try:
@@ -258,11 +266,31 @@ class ProxyService(ClosedAtExit):
             return TryAgain(error)
         return self._outcome(begun, until_s, drop=self._drop)
 
+    def _of_another_log(self, log: _OwnedLog, writer: LogWriter) -> Answer:
+        """What to say to who wants another log of that name than the one that is written here. Raises LogNotFound if
+        it is the one that has gone."""
+        metadata = LogMetadata(self._registry, self._namespace.path, log.name)
+        self._registry.sync(metadata.path)
+        if metadata.descriptor().directory == writer.directory:
+            raise LogNotFound(
+                f"log '{log.name}' was deleted under its writer, and another one made in its place: open a new writer"
+            )
+        self._drop(log, writer)
+        return TryAgain(LogBusy(f"log '{log.name}' was made anew just now; it is taken with the next request"))
+
     def _submit(self, log: _OwnedLog, writer: LogWriter, request: WriteRequest, turn_s: float | None = None) -> _Begun:
         """Let the log's writer have the records. Raises as `LogWriter.write_numbered`."""
-        future = writer.write_numbered(
-            request.records, sender=request.sender, number=request.number, answered=request.answered, turn_s=turn_s
-        )
+        try:
+            future = writer.write_numbered(
+                request.records,
+                sender=request.sender,
+                number=request.number,
+                answered=request.answered,
+                atomic=request.atomic,
+                turn_s=turn_s,
+            )
+        except RecordTooLarge as error:
+            raise of_a_proxied_log(error, log.name) from None
         return _Begun(log, writer, future)
 
     def _outcome(
@@ -290,7 +318,10 @@ class ProxyService(ClosedAtExit):
             rights, do = self._done_to_logs[request.op]
             for right in rights:
                 caller.check(request.log, right)
-            return do(request)
+            try:
+                return do(request)
+            except _PASSING as error:
+                return TryAgain(error, maybe_written=rights != ("read",))  # it may have been half done, or more
         except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise MessageInvalid(f"'{request.op}' says {request.fields}: {error!r}") from None
 
@@ -467,7 +498,14 @@ class ProxyService(ClosedAtExit):
         return AskDone()
 
     def _delete(self, request: AskRequest) -> Answer:
-        return self._alone(request, lambda: self._namespace.delete(request.log, force=bool(request.fields["force"])))
+        try:
+            return self._alone(
+                request, lambda: self._namespace.delete(request.log, force=bool(request.fields["force"]))
+            )
+        except LogWriteFailed as error:
+            if isinstance(error, StoreUnreachable):
+                raise
+            return Refused(error)  # files are left of a log that is gone: who asks again would not hear of them
 
     def _truncate(self, request: AskRequest) -> Answer:
         before = DLSN(*request.fields["before"])
@@ -478,6 +516,8 @@ class ProxyService(ClosedAtExit):
         writer = self._writer(log)
         if not isinstance(writer, LogWriter):
             return writer
+        if _is_other(str(request.fields.get("directory", "")), writer):
+            return self._of_another_log(log, writer)
         with log.lock:
             writer.mark_end_of_stream()
             log.writer = None
@@ -512,6 +552,11 @@ class ProxyService(ClosedAtExit):
             self._give_up(log)
             work()
         return AskDone()
+
+
+def _is_other(directory: str, writer: LogWriter) -> bool:
+    """Whether who names that directory of a log means another one than the writer has."""
+    return directory not in ("", writer.directory)
 
 
 def _has_ended(writer: LogWriter, error: ScribenginError) -> bool:

@@ -164,7 +164,7 @@ class ProxiesWorld:
             [Record(0, None, None, f"{name}{client.records + n}".encode()) for n in range(1, records + 1)]
         )
         client.records += records
-        match client.delivery.send(state, log, body, txids=False, pause=self._pause(name)):
+        match client.delivery.send(state, log, "", body, txids=False, pause=self._pause(name)):
             case Sent():
                 pass
             case NotSent(error):

@@ -236,14 +236,19 @@ def encoded_entries(body: pa.RecordBatch, config: LogConfig) -> list[EncodedEntr
     return [encode(piece, codec=config.codec) for piece in pieces(body, config.entry_bytes_max)]
 
 
-def atomic_entry(log: str, body: pa.RecordBatch, config: LogConfig) -> EncodedEntry:
-    """All rows of a body as one entry. Raises RecordTooLarge if they are more than `entry_bytes_max` together."""
+def check_atomic(log: str, body: pa.RecordBatch, config: LogConfig) -> None:
+    """Raises RecordTooLarge if the rows of a body are more than `entry_bytes_max` together, and so would be cut."""
     if body.num_rows > 1 and body.nbytes > config.entry_bytes_max:
         raise RecordTooLarge(
             f"log '{log}': {many(body.num_rows, 'record')} of {body.nbytes} bytes together, the log takes "
             f"{config.entry_bytes_max} at once; write fewer of them, or raise that for its next writer: "
             + _configure(log, "entry_bytes_max", body.nbytes)
         )
+
+
+def atomic_entry(log: str, body: pa.RecordBatch, config: LogConfig) -> EncodedEntry:
+    """All rows of a body as one entry. Raises as `check_atomic`."""
+    check_atomic(log, body, config)
     return encode(body, codec=config.codec)
 
 

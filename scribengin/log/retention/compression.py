@@ -11,7 +11,9 @@ delete them. A copy holds the same entries under the same numbers; only bodies o
 A crash between any two leaves a file too many, which a purge finds: a copy whose segment names another one, or a raw
 file that nobody opens any more. Copies that nothing names yet stay: one of them may be about to be named.
 
-The mistake to avoid: offsets. They hold for one of the two files, so whoever keeps one keeps the file with it.
+The mistakes to avoid: offsets. They hold for one of the two files, so whoever keeps one keeps the file with it. And a
+namespace that was moved (migration.py): whoever still has the old store names nothing any more, so each change of a
+descriptor looks whether that is the namespace's place, after it has seen the version that it changes.
 """
 
 from __future__ import annotations
@@ -50,6 +52,8 @@ RAW_GRACE_MS = 180_000
 Codec = Literal["lz4", "zstd"]
 """How a compressed copy is compressed."""
 Stopping = Callable[[], bool]
+Revision = Callable[[SegmentDescriptor], SegmentDescriptor | None]
+"""What becomes of a segment's descriptor; None: it stays."""
 
 
 def compress_segments(
@@ -93,7 +97,7 @@ def drop_raw_segments(
         except DamagedEntry as error:
             failure = error
             continue
-        revise_segment(metadata, segment, _dropping(segment.compressed, now_ms))
+        revise_segment(metadata, segment, _in(store, _dropping(segment.compressed, now_ms)))
     if failure is not None:
         raise failure
 
@@ -125,7 +129,7 @@ def _compress(
             return False
         named = named.model_copy(update={"bytes": size})
         wanted = True  # for all that is known once the request is on its way
-        revise_segment(metadata, segment, _naming(named))
+        revise_segment(metadata, segment, _in(store, _naming(named)))
         now = metadata.completed_segment(segment.segment)
         wanted = now is not None and now.compressed == named
         return wanted
@@ -141,11 +145,7 @@ def _compress(
             store.remove(name)
 
 
-def revise_segment(
-    metadata: LogMetadata,
-    segment: SegmentDescriptor,
-    revise: Callable[[SegmentDescriptor], SegmentDescriptor | None],
-) -> None:
+def revise_segment(metadata: LogMetadata, segment: SegmentDescriptor, revise: Revision) -> None:
     """Replace the descriptor of a completed segment by what `revise` makes of it, if it still is there and that is not
     None. After a lost reply nothing may have been done: look. Raises LogNotFound: it is another log by now."""
 
@@ -159,14 +159,24 @@ def revise_segment(
     metadata.change(LogOperator(segment.directory), change)
 
 
-def _naming(named: CopyDescriptor) -> Callable[[SegmentDescriptor], SegmentDescriptor | None]:
+def _in(store: SegmentStore, revise: Revision) -> Revision:
+    """What raises StoreNotMounted instead where the namespace was moved away from that store."""
+
+    def checked(segment: SegmentDescriptor) -> SegmentDescriptor | None:
+        store.check_mounted()
+        return revise(segment)
+
+    return checked
+
+
+def _naming(named: CopyDescriptor) -> Revision:
     def revise(segment: SegmentDescriptor) -> SegmentDescriptor | None:
         return segment.model_copy(update={"compressed": named}) if segment.compressed is None else None
 
     return revise
 
 
-def _dropping(copy: CopyDescriptor, now_ms: int) -> Callable[[SegmentDescriptor], SegmentDescriptor | None]:
+def _dropping(copy: CopyDescriptor, now_ms: int) -> Revision:
     def revise(segment: SegmentDescriptor) -> SegmentDescriptor | None:
         if segment.compressed != copy or segment.raw_dropped_ms is not None:
             return None

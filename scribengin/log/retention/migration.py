@@ -1,10 +1,11 @@
 """A namespace's logs are moved to another store: the same logs, under the same names and places. The order is
 
-1. the lock of every log, so that nobody writes; one that is being written, or was left unfinished, is refused;
+1. the lock of every log, so that nobody writes; one that is being written, or was left unfinished, is refused, and so
+   is one with records that the registry does not name: recovery takes them back, and none would look for them there;
 2. every file of every segment, durable and compared, in the new store under the name that it has in the old one;
 3. the namespace's node says where it is moving to: from now on nobody opens it;
 4. the old place loses its token: who had opened the namespace before makes no log and opens no writer there any more;
-5. logs that were made meanwhile are taken along;
+5. what was made meanwhile is taken along: whole logs, and copies of segments that were named since 2;
 6. the node says the new store. The locks go back.
 
 A crash before 3 has changed nothing; files that were copied are compared by the next attempt, and not copied again. A
@@ -12,20 +13,24 @@ crash after it leaves a namespace that nobody opens until somebody does the same
 removed: readers that were opened before read on there, up to where it was left.
 
 The mistake to avoid: a process that opened the namespace before still has the old store. Its writers have lost their
-locks to us, so their epoch; it finds no token when it is to open another one.
+locks to us, so their epoch; it finds no token when it is to open another one. What keeps its logs, beside their
+writers, looks for the token between its look at a log's head and its change of that (compression.py). So each head is
+changed once more after 4, then read: what was named is seen, and what was about to be named is not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import from_node_name
-from scribengin.errors import LogNotFound, LogWriteFailed, NamespaceNotBound
+from scribengin.base.names import log_command
+from scribengin.errors import InconsistentLog, LogNotFound, LogWriteFailed, NamespaceNotBound
 from scribengin.log.metadata import writer_lock
 from scribengin.log.metadata.binding import (
     BindOptions,
@@ -37,12 +42,12 @@ from scribengin.log.metadata.binding import (
     told,
 )
 from scribengin.log.metadata.lifecycle import finish_deletion
-from scribengin.log.metadata.segments import LogMetadata, SegmentDescriptor
+from scribengin.log.metadata.segments import LogMetadata, LogOperator, SegmentDescriptor, SegmentsHead
 from scribengin.log.retention.compression import hold_same_bytes
 from scribengin.log.retention.copying import refuse_unfinished, write_copy
-from scribengin.log.store.contract import SegmentName, SegmentStore, SegmentView
+from scribengin.log.store.contract import ASIDE, SegmentName, SegmentStore, SegmentView
 from scribengin.log.store.opening import open_store, store_kind
-from scribengin_registry.contract import Registry
+from scribengin_registry.contract import Operation, Registry
 from scribengin_registry.errors import OutcomeUnknown, VersionConflict
 
 _WAIT_S = 10.0
@@ -72,7 +77,8 @@ def migrate_namespace(
 
     Whoever has the namespace open opens it again afterwards. Waits `timeout_s` for the writer of each log. Raises
     NamespaceNotBound, StoreElsewhere (the old place is on another machine), StoreNotMounted, OwnershipAcquireFailed (a
-    log is being written), LogBusy (or was left unfinished), DamagedEntry, LogWriteFailed, ConfigInvalid.
+    log is being written), LogBusy (or was left unfinished), InconsistentLog (or has files that the registry does not
+    name), DamagedEntry, LogWriteFailed, ConfigInvalid.
     """
     session, path, own = session_for(uri, registry)
     try:
@@ -83,6 +89,14 @@ def migrate_namespace(
     finally:
         if own:
             session.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """A log of which the new place holds these files, as they should be."""
+
+    directory: str
+    files: set[SegmentName] = field(default_factory=set)
 
 
 class _Migration:
@@ -99,7 +113,7 @@ class _Migration:
         if moving is not None and (moving.store, moving.location) != (wanted.store, wanted.location):
             raise NamespaceNotBound(f"{path} is being moved to {moving.location}: finish that before")
         self._wanted = wanted
-        self._moved: set[str] = set()
+        self._moved: dict[str, _Moved] = {}
         self._copied = 0
 
     def run(self, options: BindOptions) -> Migrated:
@@ -144,25 +158,73 @@ class _Migration:
                 raise NamespaceNotBound(f"{self._path} was bound by somebody else just now: look at it") from None
 
     def _take_along(self, place: NewPlace) -> None:
-        """Copy every log that was not copied yet, and keep its lock."""
+        """Copy every log that was not copied yet, and keep its lock; of the others what is new."""
         source = open_store(self._there.store, self._there.location, None)
         target = open_store(place.store, place.location, place.token)
         for node in self._registry.children(f"{self._path}/logs"):
             name = from_node_name(node)
-            if name in self._moved:
-                continue
             metadata = LogMetadata(self._registry, self._path, name)
             if finish_deletion(metadata, source):
                 continue
-            owner = writer_lock.acquire(metadata, self._clock, timeout_s=self._timeout_s, steal=False)
-            self._locks.callback(writer_lock.release, metadata, owner)
-            self._copied += copy_files(metadata, source, target)
-            self._moved.add(name)
+            moved = self._moved.get(name)
+            if moved is None or not _touched(metadata, moved):
+                owner = writer_lock.acquire(metadata, self._clock, timeout_s=self._timeout_s, steal=False)
+                self._locks.callback(writer_lock.release, metadata, owner)
+                moved = self._moved[name] = _Moved(owner.directory)
+                if self._there.moving is None:  # else nobody could recover it
+                    _refuse_unnamed(metadata, source)
+            self._copied += copy_files(metadata, source, target, moved.files)
 
 
-def copy_files(metadata: LogMetadata, source: SegmentStore, target: SegmentStore) -> int:
-    """Make `target` hold every file that the log's nodes name in `source`; how many were not there. Raises as
-    `migrate_namespace`."""
+def _refuse_unnamed(metadata: LogMetadata, store: SegmentStore) -> None:
+    """Raises InconsistentLog where files hold what no node of the log names."""
+    state = metadata.whole()
+    head = state.head
+    aside = store.names(f"{head.directory}/{ASIDE}")
+    named = {(segment.segment, segment.epoch) for segment in state.segments}
+    unnamed = (
+        name
+        for name in store.names(head.directory)
+        if name.segment >= head.begin and (name.segment, name.epoch) not in named
+    )
+    for name in chain(aside, unnamed):
+        if _has_bytes(store, name):
+            recover = log_command(metadata.namespace, "recover", metadata.log)
+            raise InconsistentLog(
+                f"log '{metadata.log}': the file {store.location(name)} holds records that the registry does not name: "
+                f"it went back, as to an older backup; {recover} takes them back (move what that leaves there out of "
+                "the log's directory), then move the namespace"
+            )
+
+
+def _has_bytes(store: SegmentStore, name: SegmentName) -> bool:
+    try:
+        view = store.open(name)
+    except LogNotFound:  # all that is left is what stood beside it
+        return False
+    try:
+        return view.size() > 0
+    finally:
+        view.close()
+
+
+def _touched(metadata: LogMetadata, moved: _Moved) -> bool:
+    """Change the log's head, and nothing that it says: whoever is about to change it looks again. False: it is another
+    log by now."""
+
+    def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
+        return head.model_copy(update={"revisions": head.revisions + 1}), []  # else a lost one would count as done
+
+    try:
+        metadata.change(LogOperator(moved.directory), change)
+    except LogNotFound:
+        return False
+    return True
+
+
+def copy_files(metadata: LogMetadata, source: SegmentStore, target: SegmentStore, known: set[SegmentName]) -> int:
+    """Make `target` hold every file that the log's nodes name in `source`; how many were not there. `known` are those
+    that it does hold, and in the end all. Raises as `migrate_namespace`."""
     log = metadata.descriptor()
     state = metadata.whole()
     refuse_unfinished(metadata, state)
@@ -172,7 +234,9 @@ def copy_files(metadata: LogMetadata, source: SegmentStore, target: SegmentStore
     copied = 0
     for segment in state.segments:
         for name, size in _files_of(segment):
-            copied += _copy_file(metadata.log, source, store, segment, name, size, there=name in present)
+            if name not in known:
+                copied += _copy_file(metadata.log, source, store, segment, name, size, there=name in present)
+                known.add(name)
     return copied
 
 

@@ -33,6 +33,8 @@ IndexKind = Literal["positions", "keys"]
 """Where entries begin (index.py), and which keys stand where (read/key_index.py)."""
 
 
+ASIDE = "aside"
+"""The directory, below a log's, of files that the registry does not name (write/restored.py)."""
 COLD = "cold-"
 """How the `copy` begins in the name of one in cold storage."""
 

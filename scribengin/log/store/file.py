@@ -114,6 +114,7 @@ class FileSegmentStore(SegmentStore):
                     raise LogWriteFailed(f"cannot remove {path}: {error.strerror}; remove it by hand") from error
 
     def create(self, name: SegmentName, *, fsync: bool) -> SegmentAppender:
+        self.check_mounted()
         path = Path(self.path(name))
         try:
             if not name.copy:

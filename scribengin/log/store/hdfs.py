@@ -192,6 +192,7 @@ class HdfsSegmentStore(SegmentStore):
             self._files.remove_tree(path)
 
     def create(self, name: SegmentName, *, fsync: bool) -> SegmentAppender:
+        self.check_mounted()
         path = self._path(name)
         try:
             if not name.copy:

@@ -42,13 +42,12 @@ from scribengin.log.metadata.segments import (
     WriterEpoch,
 )
 from scribengin.log.scan.unfinished import Found, Refusal, decide, scan
-from scribengin.log.store.contract import SEGMENT_MAX, PlacedEntry, SegmentName, SegmentStore, Tail
+from scribengin.log.store.contract import ASIDE, SEGMENT_MAX, PlacedEntry, SegmentName, SegmentStore, Tail
 from scribengin.log.store.index import EntryPlace, walk
 from scribengin.log.write.recovery import StagedLookup, completed
 from scribengin_registry.client import batches
 from scribengin_registry.contract import Delete, Operation
 
-_ASIDE = "aside"
 TAKING = "taking-0"
 """Marks a file as a copy that is being written: until it is registered, what it was taken from still stands."""
 
@@ -70,7 +69,7 @@ class TakenBack:
 
 def aside_of(directory: str) -> str:
     """Where files of that log are set aside."""
-    return f"{directory}/{_ASIDE}"
+    return f"{directory}/{ASIDE}"
 
 
 def unnamed(names: Sequence[SegmentName], state: LogState) -> list[list[SegmentName]]:

@@ -29,6 +29,7 @@ from scribengin.log.format.records import (
     Record,
     atomic_entry,
     body_of_batch,
+    check_atomic,
     check_batch,
     check_record,
     encoded_entries,
@@ -105,6 +106,11 @@ class LogWriter(ClosedOrAborted):
         self._closed = self._released = False
         self._lock = ownership.HeldLock(metadata, owner, self._groups.end)
         self._lock.keep()
+
+    @property
+    def directory(self) -> str:
+        """Of its log: one that is made later, under the same name, has another."""
+        return self._owner.directory
 
     @property
     def epoch(self) -> int:
@@ -194,10 +200,18 @@ class LogWriter(ClosedOrAborted):
             return self._submit([atomic_entry(self._log, self._body(batch), self._config)], BulkAck())
 
     def write_numbered(
-        self, batch: pa.RecordBatch, *, sender: bytes, number: int, answered: int = 0, turn_s: float | None = None
+        self,
+        batch: pa.RecordBatch,
+        *,
+        sender: bytes,
+        number: int,
+        answered: int = 0,
+        atomic: bool = False,
+        turn_s: float | None = None,
     ) -> Future[tuple[SlotRange, ...]]:
         """Append the rows of `batch` unless they are there already: record `number` of `sender`, and those behind it.
-        With `turn_s` it waits at most so long for other calls, and not for room: it raises LogBusy instead.
+        With `atomic` readers see all rows or none, as with `write_atomic`. With `turn_s` it waits at most so long for
+        other calls, and not for room: it raises LogBusy instead.
 
         A sender is 16 bytes that nobody else has, and numbers its records from 1 on without a gap. It sends again what
         it got no answer to, in order and under the same numbers, to whoever writes the log by then, and is told where
@@ -212,6 +226,8 @@ class LogWriter(ClosedOrAborted):
             known = self._senders.admit(sender, number, batch.num_rows, answered)
             if known < batch.num_rows:
                 body = self._body(batch.slice(known))
+                if atomic:
+                    check_atomic(self._log, body, self._config)
                 self._groups.submit_shared(sender, number + known, body, waits=turn_s is None)
                 self._last_txid = max(self._last_txid, body.column(0)[-1].as_py())
             return self._senders.sent(sender, number, batch.num_rows)

@@ -72,19 +72,22 @@ class ProxyDelivery:
         self,
         state: SenderState,
         log: str,
+        directory: str,
         body: pa.RecordBatch,
         *,
         txids: bool,
+        atomic: bool = False,
         since_s: float | None = None,
         pause: Pause = wait_a_while,
     ) -> Sent | NotSent | Lost:
-        """Send records, as the sender's next ones, until it is known what became of them. The last of them waits
-        `since_s` (None: now), by the clock."""
+        """Send records, as the sender's next ones, to the log of that directory, until it is known what became of them.
+        With `atomic` readers see all of them or none. The last of them waits `since_s` (None: now), by the clock."""
         state.begin(body.num_rows, self.clock.monotonic_s() if since_s is None else since_s)
         if (lost := state.without_hope(self.clock.monotonic_s())) is not None:
             return lost
         for attempt in count():
-            request = encode_write(log, state.sender, state.number, state.answered, body, txids=txids)
+            numbers = (state.sender, state.number, state.answered)
+            request = encode_write(log, *numbers, body, txids=txids, directory=directory, atomic=atomic)
             left_s = state.left_s(self.clock.monotonic_s())
             answer = self._call(log, WRITE, request, left_s, alone=attempt > 0)  # its log may have stalled
             found = state.answer(answer, self.clock.monotonic_s())
@@ -100,11 +103,11 @@ class ProxyDelivery:
         request: AskRequest,
         *,
         pause: Pause = wait_a_while,
-        done_if: type[ScribenginError] | None = None,
+        done_if: Callable[[ScribenginError], bool] = lambda _error: False,
         patience_s: float | None = None,
     ) -> AskDone:
-        """Ask until it is done. With `done_if`, it is done too when it is refused with that after an attempt that may
-        have done it.
+        """Ask until it is done. After an attempt that may have done it, it also is done if it is refused with an error
+        that says so, as `done_if` tells.
 
         Raises what a proxy refuses it with, and after `patience_s` (None: that of the client) what was in the way.
         """
@@ -117,7 +120,7 @@ class ProxyDelivery:
                 case AskDone():
                     return answer
                 case Refused(error):
-                    if unsure and done_if is not None and isinstance(error, done_if):
+                    if unsure and done_if(error):
                         return AskDone()
                     raise error
                 case MovedTo(address):

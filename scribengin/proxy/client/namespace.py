@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.names import PROXIED_SCHEME
-from scribengin.errors import ConfigInvalid, LogExists, LogNotFound
+from scribengin.errors import ConfigInvalid, LogExists, LogNotFound, ScribenginError
 from scribengin.log import DLSN, LogConfig, LogDescriptor, LogNamespace, NamespaceDescriptor
 from scribengin.log.metadata.binding import bound, session_for
 from scribengin.log.store.opening import open_store
@@ -132,19 +132,29 @@ class ProxiedNamespace(LogNamespace):
             self._create_missing(name)
         pause = threading.Event() if cancel is None else cancel
         self._delivery.ask(AskRequest("open", metadata.log), pause=pause.wait, patience_s=timeout_s)
-        return ProxiedWriter(self._senders, self._delivery, metadata.log, metadata.descriptor().config)
+        return ProxiedWriter(self._senders, self._delivery, metadata.descriptor())
 
     def create(self, name: str, config: LogConfig | None = None) -> LogDescriptor:
         """As LogNamespace.create. Raises ProxyUnreachable, too."""
         metadata = self._metadata(name)
-        fields = {"config": (config or self._config).model_dump(mode="json")}
-        self._delivery.ask(AskRequest("create", metadata.log, fields), done_if=LogExists)
+        config = config or self._config
+
+        def is_ours(error: ScribenginError) -> bool:
+            """Whether the log may be what a call without an answer has made."""
+            if not isinstance(error, LogExists):
+                return False
+            self.registry.sync(metadata.path)
+            return metadata.descriptor().config == config
+
+        fields = {"config": config.model_dump(mode="json")}
+        self._delivery.ask(AskRequest("create", metadata.log, fields), done_if=is_ours)
         return metadata.descriptor()
 
     def delete(self, name: str, *, force: bool = False) -> None:
         """As LogNamespace.delete: the proxy that writes the log ends that before. Raises ProxyUnreachable, too."""
         log = self._metadata(name).log
-        self._delivery.ask(AskRequest("delete", log, {"force": force}), done_if=LogNotFound)
+        request = AskRequest("delete", log, {"force": force})
+        self._delivery.ask(request, done_if=lambda error: isinstance(error, LogNotFound))
 
     def names(self, prefix: str = "", known: Container[str] = ()) -> list[str]:
         """As LogNamespace.names. A client with a token asks proxies, and is told of the logs that it may read. Raises
@@ -176,6 +186,10 @@ class ProxiedNamespace(LogNamespace):
     def compress(self, name: str, *_codec: Any, **_options: Any) -> NoReturn:
         """Raises ConfigInvalid: its writers compress it."""
         _refuse(name, "compressed")
+
+    def offload(self, name: str, **_options: Any) -> NoReturn:
+        """Raises ConfigInvalid: its writers offload it."""
+        _refuse(name, "offloaded")
 
     def close(self) -> None:
         """As LogNamespace.close."""

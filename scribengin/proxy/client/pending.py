@@ -36,7 +36,7 @@ class SingleRecord:
 
     __slots__ = ("future", "held_bytes", "owner", "record", "since_s", "size_bytes", "txids")
     records = 1
-    alone = False
+    atomic = False
 
     def __init__(self, owner: WriterShare, record: Record, txids: bool) -> None:
         self.owner = owner
@@ -60,15 +60,15 @@ class SingleRecord:
 
 @dataclass(slots=True, eq=False)
 class BatchPart:
-    """Records of a batch that go together. `alone`: in a request of their own. `last`: the batch ends with them.
-    `since_s`: when they were queued."""
+    """Records of a batch that go together. `atomic`: in a request of their own, and readers see all of them or none.
+    `last`: the batch ends with them. `since_s`: when they were queued."""
 
     owner: WriterShare
     body: pa.RecordBatch
     txids: bool
     ack: Ack[Any]
     last: bool = True
-    alone: bool = False
+    atomic: bool = False
     size_bytes: int = 0
     since_s: float = 0.0
 

@@ -25,6 +25,7 @@ from scribengin.errors import (
     ScribenginError,
     WrittenTooFast,
 )
+from scribengin.log import LogDescriptor
 from scribengin.log.write.results import SlotRange
 from scribengin.proxy.client.delivery import ProxyDelivery
 from scribengin.proxy.client.pending import Unit, WriterShare, body_of, places_of, rest_of
@@ -43,9 +44,10 @@ def new_sender() -> bytes:
 class LogSender:
     """Sends the records of a log for any number of writers. Thread-safe."""
 
-    def __init__(self, delivery: ProxyDelivery, log: str) -> None:
+    def __init__(self, delivery: ProxyDelivery, log: str, directory: str) -> None:
         self._delivery = delivery
         self._log = log
+        self.directory = directory
         self._state = SenderState(new_sender, delivery.config.patience_s)
         self.lock = threading.Lock()
         """Guards all below, and the shares of the writers."""
@@ -146,7 +148,14 @@ class LogSender:
     def _send(self, units: list[Unit]) -> None:
         first, last = units[0], units[-1]
         found = self._delivery.send(
-            self._state, self._log, body_of(units), txids=first.txids, since_s=last.since_s, pause=self._pause
+            self._state,
+            self._log,
+            self.directory,
+            body_of(units),
+            txids=first.txids,
+            atomic=first.atomic,
+            since_s=last.since_s,
+            pause=self._pause,
         )
         match found:
             case Sent(runs):
@@ -202,7 +211,7 @@ class LogSender:
             return list(self._sending)
 
     def _goes_with(self, first: Unit, unit: Unit, size: int) -> bool:
-        if first.alone or unit.alone or first.txids != unit.txids:
+        if first.atomic or unit.atomic or first.txids != unit.txids:
             return False
         return size <= self._delivery.config.request_bytes_max
 
@@ -271,24 +280,24 @@ class LogSender:
 
 
 class LogSenders:
-    """The senders of a client, one for each log that it writes. Thread-safe."""
+    """The senders of a client, one for each log that it writes. One that was made anew is another one. Thread-safe."""
 
     def __init__(self, delivery: ProxyDelivery) -> None:
         self._delivery = delivery
         self._lock = threading.Lock()
         self._senders: dict[str, LogSender] = {}
 
-    def join(self, log: str) -> LogSender:
+    def join(self, log: LogDescriptor) -> LogSender:
         """The sender of the log, for a writer more."""
         with self._lock:
-            sender = self._senders.get(log)
+            sender = self._senders.get(log.directory)
             if sender is None:
-                sender = self._senders[log] = LogSender(self._delivery, log)
+                sender = self._senders[log.directory] = LogSender(self._delivery, log.name, log.directory)
             sender.join()
             return sender
 
-    def leave(self, log: str, sender: LogSender) -> None:
+    def leave(self, sender: LogSender) -> None:
         """A writer less."""
         with self._lock:
-            if sender.leave() and self._senders.get(log) is sender:
-                del self._senders[log]
+            if sender.leave() and self._senders.get(sender.directory) is sender:
+                del self._senders[sender.directory]

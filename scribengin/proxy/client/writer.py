@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Literal, TypeVar, overload
 
 import pyarrow as pa
 
 from scribengin.base.closing import ClosedOrAborted
-from scribengin.errors import EndOfStream, LogClosed, ScribenginError
-from scribengin.log import DLSN, BulkResult, DlsnRange, LogConfig
+from scribengin.errors import EndOfStream, LogClosed, LogError, RecordTooLarge, ScribenginError
+from scribengin.log import DLSN, BulkResult, DlsnRange, LogDescriptor
 from scribengin.log.format.records import (
     TXID_NONE,
     Record,
-    atomic_entry,
     body_of_batch,
+    check_atomic,
     check_batch,
     check_record,
     frozen,
@@ -26,6 +27,7 @@ from scribengin.proxy.client.delivery import ProxyDelivery
 from scribengin.proxy.client.pending import BatchPart, SingleRecord, Unit, WriterShare
 from scribengin.proxy.client.sending import LogSender, LogSenders
 from scribengin.proxy.wire.requests import AskRequest
+from scribengin.proxy.wire.told_errors import of_a_proxied_log
 
 _T = TypeVar("_T")
 
@@ -50,21 +52,21 @@ class ProxiedWriter(ClosedOrAborted):
     """Writes a log through proxies, beside other clients. Thread-safe. Made by `ProxiedNamespace.open_writer`.
 
     Its methods are those of LogWriter, with their errors. What only whoever owns the log can tell, the future raises:
-    TransactionIdOutOfOrder against records of other clients, OverCapacity, EndOfStream, LogNotFound. Staged rounds need
-    the log itself.
+    TransactionIdOutOfOrder against records of other clients, OverCapacity, EndOfStream, LogNotFound (also where another
+    log was made in place of the one that it was opened for). Staged rounds need the log itself.
 
     A callback of one of its futures must not write to, flush or close any writer that the client has of this log: all
     of them share the thread that it runs on. A call that would wait for that raises LogError. Hand the work to a thread
     of your own, as through a queue.
     """
 
-    def __init__(self, senders: LogSenders, delivery: ProxyDelivery, log: str, config: LogConfig) -> None:
+    def __init__(self, senders: LogSenders, delivery: ProxyDelivery, log: LogDescriptor) -> None:
         self._senders = senders
         self._delivery = delivery
-        self._log = log
-        self._config = config
+        self._log = log.name
+        self._config = log.config
         self._last_txid = TXID_NONE
-        self._share = WriterShare(config.durable_writes)
+        self._share = WriterShare(log.config.durable_writes)
         self._sender = senders.join(log)
         self._calling = _Turn(self._sender)
         """Held while records are checked and queued: the order of calls is the log's."""
@@ -100,7 +102,10 @@ class ProxiedWriter(ClosedOrAborted):
             self._check_open()
             given = max(self._last_txid, 0) if txid is None else txid
             record = Record(given, channel, None if key is None else frozen(key), frozen(payload), type)
-            check_record(self._log, record, self._config, last_txid=self._last_txid)
+            try:
+                check_record(self._log, record, self._config, last_txid=self._last_txid)
+            except RecordTooLarge as error:
+                raise of_a_proxied_log(error, self._log) from None
             single = SingleRecord(self._share, record, txid is not None)
             if not self._config.durable_writes:
                 single.future.set_result(DLSN.INVALID)
@@ -122,7 +127,7 @@ class ProxiedWriter(ClosedOrAborted):
             if not partial:
                 return self._submit_batch(batch, BulkAck())
             taken, refused = split_refused(self._log, batch, self._config, last_txid=self._last_txid)
-            ack = PartialAck(batch.num_rows, refused)
+            ack = PartialAck(batch.num_rows, tuple(replace(row, error=self._told(row.error)) for row in refused))
             if taken.num_rows:
                 return self._submit_batch(taken, ack)
             ack.nothing_taken()
@@ -147,7 +152,8 @@ class ProxiedWriter(ClosedOrAborted):
         is refused with."""
         self._check_open()
         self.flush()
-        self._delivery.ask(AskRequest("seal", self._log), done_if=EndOfStream)
+        seal = AskRequest("seal", self._log, {"directory": self._sender.directory})
+        self._delivery.ask(seal, done_if=lambda error: isinstance(error, EndOfStream))
         self.close()
 
     def close(self) -> None:
@@ -170,15 +176,18 @@ class ProxiedWriter(ClosedOrAborted):
             left = self._left
             self._left = True
         if not left:
-            self._senders.leave(self._log, self._sender)
+            self._senders.leave(self._sender)
 
     def _submit_batch(self, batch: pa.RecordBatch, ack: Ack[_T], *, atomic: bool = False) -> Future[_T]:
         at = batch.schema.get_field_index("txid")
         txids = at >= 0 and batch.column(at).null_count < batch.num_rows
         now_ms = self._delivery.clock.now_ms
-        body = body_of_batch(self._log, batch, self._config, last_txid=self._last_txid, now_ms=now_ms)
-        if atomic:
-            atomic_entry(self._log, body, self._config)  # raises for one that is too large
+        try:
+            body = body_of_batch(self._log, batch, self._config, last_txid=self._last_txid, now_ms=now_ms)
+            if atomic:
+                check_atomic(self._log, body, self._config)
+        except RecordTooLarge as error:
+            raise of_a_proxied_log(error, self._log) from None
         if not self._config.durable_writes:
             ack.queued(batch.num_rows)
         size_max = body.nbytes if atomic else self._delivery.config.request_bytes_max
@@ -195,6 +204,9 @@ class ProxiedWriter(ClosedOrAborted):
         if txids:
             self._last_txid = max(self._last_txid, body.column(0)[-1].as_py())
         return ack.future
+
+    def _told(self, error: LogError) -> LogError:
+        return of_a_proxied_log(error, self._log) if isinstance(error, RecordTooLarge) else error
 
     def _submit(self, unit: Unit) -> None:
         """Queue it, once there is room."""

@@ -19,7 +19,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedAtExit
+from scribengin.base.threads import background
 from scribengin.errors import InconsistentLog, LogNotFound, RegistryError, SegmentsMoved
 from scribengin.log import LogNamespace
 from scribengin.log.metadata.names import check_log_name
@@ -35,6 +37,9 @@ from scribengin.proxy.wire.requests import AskRequest
 from scribengin_registry.contract import Registry
 
 _OPEN_MAX = 256
+IDLE_S = 60.0
+"""So long a segment that nobody asks about stays open. One that was purged has its disk space until it is closed."""
+_SWEEP_S = 30.0
 WAIT_S_MAX = 10.0
 """No question about a tail waits longer."""
 
@@ -49,14 +54,19 @@ class _OpenSegment:
     """Readers may read so far, at least."""
     completed: bool = False
     closed: bool = False
+    used_s: float = 0.0
+    """When somebody asked about it last."""
 
 
 class SegmentReads(ClosedAtExit):
     """Reads the segments of a namespace for many. Thread-safe."""
 
-    def __init__(self, registry: Registry, namespace: LogNamespace, config: ProxyConfig) -> None:
-        """Both are closed by whoever made them, after this."""
+    def __init__(
+        self, registry: Registry, namespace: LogNamespace, config: ProxyConfig, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        """Registry and namespace are closed by whoever made them, after this."""
         self._registry = registry
+        self._clock = clock
         self._path = namespace.path
         kept = namespace.descriptor
         self._store = open_store(kept.store, kept.location, kept.token)
@@ -64,6 +74,8 @@ class SegmentReads(ClosedAtExit):
         self._tails = TailWatches(self._store.open, config.tail_waits_max)
         self._lock = threading.Lock()
         self._open: OrderedDict[SegmentName, _OpenSegment] = OrderedDict()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
         self.asked: Mapping[str, Callable[[AskRequest], Answer]] = {
             wire.OPEN: self._opened,
             wire.BYTES: self._bytes,
@@ -79,8 +91,35 @@ class SegmentReads(ClosedAtExit):
         """How many bytes of segments it holds in memory."""
         return self._blocks.size_bytes
 
+    @property
+    def open_segments(self) -> int:
+        """How many segments are open."""
+        with self._lock:
+            return len(self._open)
+
+    def start(self) -> None:
+        """Close segments that nobody asks about, now and then, on a thread of its own."""
+        self._thread = background("proxy-reads", self._run)
+        self._thread.start()
+
+    def sweep(self) -> None:
+        """Close what nobody has asked about for IDLE_S."""
+        since_s = self._clock.monotonic_s() - IDLE_S
+        with self._lock:
+            idle = [name for name, one in self._open.items() if one.used_s <= since_s]
+            left = [self._open.pop(name) for name in idle]
+        for segment in left:
+            _close(segment)
+
+    def _run(self) -> None:
+        while not self._ending.wait(_SWEEP_S):
+            self.sweep()
+
     def close(self) -> None:
         """Answer everybody who waits, and close all segments. Idempotent."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join()
         self._tails.close()
         with self._lock:
             opened = list(self._open.values())
@@ -195,8 +234,12 @@ class SegmentReads(ClosedAtExit):
         return LogMetadata(self._registry, self._path, check_log_name(log))
 
     def _is_open(self, name: SegmentName) -> bool:
+        """Whether it is, for who is about to ask something of it."""
         with self._lock:
-            return name in self._open
+            segment = self._open.get(name)
+            if segment is not None:
+                segment.used_s = self._clock.monotonic_s()
+            return segment is not None
 
     @contextmanager
     def _using(self, request: AskRequest) -> Iterator[_OpenSegment]:
@@ -218,6 +261,7 @@ class SegmentReads(ClosedAtExit):
         """The segment that stays open: that one, unless there is another already. Some others may be closed."""
         with self._lock:
             kept = self._open.setdefault(name, opened)
+            kept.used_s = self._clock.monotonic_s()
             self._open.move_to_end(name)
             surplus = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - _OPEN_MAX)]
         for segment in surplus if kept is opened else [*surplus, opened]:

@@ -44,7 +44,8 @@ class MovedTo:
 
 @dataclass(frozen=True, slots=True)
 class TryAgain:
-    """What is in the way passes. With `maybe_written` records of the request may be in the log all the same."""
+    """What is in the way passes. With `maybe_written` records of the request may be in the log all the same, or what is
+    asked for may be done."""
 
     why: ScribenginError
     maybe_written: bool = False

@@ -5,13 +5,15 @@ checksums. Little-endian:
 
 | at | size | field |
 |---|---|---|
-| 0 | 8 | `prxwrt01` |
+| 0 | 8 | `prxwrt02` |
 | 8 | 16 | the sender |
 | 24 | 8 | number of the first record |
 | 32 | 8 | up to which number the sender has had answers |
-| 40 | 2 | bytes of the log's name, which follows |
-| 42 | 2 | 1: the records have transaction ids; 0: the proxy gives them |
-| 44 | | the name, padded with zeros to a multiple of 64 bytes, then the entry |
+| 40 | 2 | bytes of the log's name |
+| 42 | 2 | bytes of the log's directory, which tells it from others that have had its name |
+| 44 | 2 | bits: 1: the records have transaction ids, else the proxy gives them; 2: readers see all of them or none |
+| 46 | 2 | zeros |
+| 48 | | the name, the directory, zeros up to a multiple of 64 bytes, then the entry |
 
 `ask` is JSON: `op`, `log`, and what the operation takes. `ask_with_data` is the same with bytes behind it, and with the
 length of the JSON before it (4 bytes).
@@ -38,21 +40,26 @@ ASK_WITH_DATA = "ask_with_data"
 TOKEN_HEADER = "authorization"
 TLS_SCHEME = "grpc+tls"
 """With which the address of a proxy begins that encrypts."""
-_MAGIC = b"prxwrt01"
-_HEAD = struct.Struct("<8s16sQQHH")
+_MAGIC = b"prxwrt02"
+_HEAD = struct.Struct("<8s16sQQHHHxx")
+_TXIDS = 1
+_ATOMIC = 2
 _LENGTH = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
     """Records of one sender, numbered from `number` on. `records` is as BODY_SCHEMA, without `txid` where the proxy is
-    to give the transaction ids."""
+    to give the transaction ids. They are for the log of that directory, and no other that has its name since; empty:
+    for whichever has it. `atomic`: readers see all of them or none."""
 
     log: str
+    directory: str
     sender: bytes
     number: int
     answered: int
     records: pa.RecordBatch
+    atomic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +77,22 @@ class AskRequest:
         return ASK if self.data is None else ASK_WITH_DATA
 
 
-def encode_write(log: str, sender: bytes, number: int, answered: int, body: pa.RecordBatch, *, txids: bool) -> bytes:
+def encode_write(
+    log: str,
+    sender: bytes,
+    number: int,
+    answered: int,
+    body: pa.RecordBatch,
+    *,
+    txids: bool,
+    directory: str = "",
+    atomic: bool = False,
+) -> bytes:
     """The bytes of a request. `body` is as BODY_SCHEMA; without `txids` its transaction ids say nothing."""
-    name = log.encode()
+    name, place = log.encode(), directory.encode()
     entry = encode(body)
-    head = _HEAD.pack(_MAGIC, sender, number, answered, len(name), int(txids)) + name
+    flags = _TXIDS * txids | _ATOMIC * atomic
+    head = _HEAD.pack(_MAGIC, sender, number, answered, len(name), len(place), flags) + name + place
     header = entry.place(entry=0, group_index=0, sequence=0, epoch=0).to_bytes()
     return b"".join((head, bytes(-len(head) % ALIGNMENT), header, *entry.buffers))
 
@@ -83,8 +101,9 @@ def decode_write(data: pa.Buffer) -> WriteRequest:
     """Raises MessageInvalid."""
     if data.size < _HEAD.size:
         raise MessageDamaged(f"a request of {data.size} bytes is none: it was cut on its way; send it again")
-    magic, sender, number, answered, name_bytes, txids = _HEAD.unpack_from(data)
-    start = _HEAD.size + name_bytes
+    magic, sender, number, answered, name_bytes, directory_bytes, flags = _HEAD.unpack_from(data)
+    at = _HEAD.size + name_bytes
+    start = at + directory_bytes
     start += -start % ALIGNMENT
     header = read_header(data, start)
     if magic != _MAGIC:
@@ -98,10 +117,11 @@ def decode_write(data: pa.Buffer) -> WriteRequest:
         raise MessageDamaged(f"a request to write was damaged on its way: {body.reason}; send it again")
     try:
         log = bytes(data.slice(_HEAD.size, name_bytes)).decode()
+        directory = bytes(data.slice(at, directory_bytes)).decode()
     except UnicodeDecodeError:
         raise MessageDamaged("a request to write names a log that is no text; send it again") from None
-    records = body if txids else pa.RecordBatch.from_arrays(body.columns[1:], names=body.schema.names[1:])
-    return WriteRequest(log, sender, number, answered, records)
+    records = body if flags & _TXIDS else pa.RecordBatch.from_arrays(body.columns[1:], names=body.schema.names[1:])
+    return WriteRequest(log, directory, sender, number, answered, records, bool(flags & _ATOMIC))
 
 
 def encode_ask(request: AskRequest) -> bytes:

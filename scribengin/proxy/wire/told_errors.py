@@ -5,7 +5,7 @@ from __future__ import annotations
 import scribengin_registry.errors as registry_errors
 from scribengin import errors
 from scribengin.base.model import JsonObject
-from scribengin.errors import LogError, OutOfRoom, RegistryError, ScribenginError, is_full
+from scribengin.errors import LogError, OutOfRoom, RecordTooLarge, RegistryError, ScribenginError, is_full
 
 FIELDS: dict[type[ScribenginError], tuple[str, ...]] = {
     errors.ColdSegmentMissing: ("segment",),
@@ -40,6 +40,11 @@ def heard(said: JsonObject) -> ScribenginError:
     if said.get(_FULL) is True and not isinstance(error, OutOfRoom):
         error.__cause__ = OutOfRoom("a disk or a quota is full on the other side")
     return error
+
+
+def of_a_proxied_log(error: RecordTooLarge, log: str) -> RecordTooLarge:
+    """The same error, with what it takes beside a new configuration: a proxy keeps what it has opened the log with."""
+    return RecordTooLarge(f"{error}, then ProxiedNamespace.release({log!r}): the proxy keeps the log as it opened it")
 
 
 def _fields(kind: type[ScribenginError]) -> tuple[str, ...]:

@@ -126,6 +126,7 @@ class MemorySegmentStore(SegmentStore):
                     raise LogWriteFailed(f"cannot remove {directory}: {error.strerror}; remove it by hand") from error
 
     def create(self, name: SegmentName, *, fsync: bool) -> SegmentAppender:
+        self.check_mounted()
         path = _file(name)
         try:
             if not name.copy:

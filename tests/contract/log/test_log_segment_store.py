@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.errors import StoreNotMounted
 from scribengin.log.store.contract import SegmentName, SegmentStore, Tail
 from scribengin.log.store.file import FileSegmentStore
 from scribengin.log.store.layout import TAIL_BYTES, read_tail, slot_of
@@ -45,6 +46,16 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path, disk: MemoryDisk) 
 def test_a_segment_store_keeps_its_promises(check: Check, any_store: SegmentStore) -> None:
     any_store.create_log(LOG)
     check(any_store, LOG)
+
+
+@pytest.mark.parametrize("other", ["file", "memory"])
+def test_nothing_is_made_in_the_place_of_another_namespace(other: str, tmp_path: Path, disk: MemoryDisk) -> None:
+    """Its directory of the log is there all the same, where a namespace was moved away from it."""
+    token = "0" * 32
+    store = FileSegmentStore(tmp_path, token) if other == "file" else MemorySegmentStore(disk, token)
+    (FileSegmentStore(tmp_path) if other == "file" else MemorySegmentStore(disk)).create_log(LOG)
+    with pytest.raises(StoreNotMounted):
+        store.create(SegmentName(LOG, 1, 1), fsync=True)
 
 
 @pytest.mark.parametrize("check", SEGMENT_STORE_CHECKS, ids=lambda check: check.__name__)

@@ -151,6 +151,9 @@ def test_a_place_of_another_namespace_is_told(location: str) -> None:
     open_store("bk", location, token).check_mounted()
     with pytest.raises(StoreNotMounted, match="should hold 0000"):
         open_store("bk", location, "0" * 32).check_mounted()
+    open_store("bk", location, token).create_log(LOG)
+    with pytest.raises(StoreNotMounted):
+        open_store("bk", location, "0" * 32).create(NAME, fsync=True)
 
 
 @pytest.mark.parametrize("wrong", ["/logs", "bk://host/logs", "bk://host:1", "bk://host:1/", "bk://host:1/a?x=/b"])

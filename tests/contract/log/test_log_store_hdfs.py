@@ -165,6 +165,9 @@ def test_a_directory_of_another_namespace_is_told(location: str) -> None:
     open_store("hdfs", location, token).check_mounted()
     with pytest.raises(StoreNotMounted, match="should hold 0000"):
         open_store("hdfs", location, "0" * 32).check_mounted()
+    open_store("hdfs", location, token).create_log(LOG)
+    with pytest.raises(StoreNotMounted):
+        open_store("hdfs", location, "0" * 32).create(NAME, fsync=True)
     with pytest.raises(StoreNotMounted, match="there is none"):
         open_store("hdfs", f"{location}-other", token).names(LOG)
 

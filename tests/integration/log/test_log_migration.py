@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from scribengin.errors import LogBusy, NamespaceNotBound, OwnershipAcquireFailed, StoreNotMounted
+from scribengin.base.failpoints import set_hook
+from scribengin.errors import (
+    InconsistentLog,
+    LogBusy,
+    NamespaceNotBound,
+    OwnershipAcquireFailed,
+    ScribenginError,
+    StoreNotMounted,
+)
 from scribengin.log import DLSN, LogConfig, LogNamespace, Migrated, migrate_namespace
 from scribengin.testing.failpoints import at_failpoint, record_stops
 from scribengin.testing.log_samples import bound_namespace, fill_log, payloads_read
@@ -16,6 +25,7 @@ from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
 from tests.dying import Died, die
+from tests.registry_copies import restore, saved
 
 SMALL = LogConfig(segment_bytes_max=4096, copy_codec="lz4")
 LOGS = ("busy/0", "empty", "sealed")
@@ -85,6 +95,100 @@ def test_who_had_opened_it_before_writes_nothing_to_the_old_place(place: Place) 
     with pytest.raises(StoreNotMounted):
         place.logs.create("another")
     assert place.read() == place.records
+
+
+@pytest.fixture
+def uncopied(place: Place) -> Place:
+    """Of its log `busy/0` no segment has a copy yet, and raw files go once they have one."""
+    place.logs.create("plain", LogConfig(segment_bytes_max=4096))
+    place.records["plain"] = fill_log(place.logs, "plain", 5)
+    place.logs.configure("plain", LogConfig(segment_bytes_max=4096, copy_codec="zstd", raw_retention_hours=0))
+    return place
+
+
+def copies_of(logs: LogNamespace) -> list[bool]:
+    return [segment.compressed is not None for segment in logs.segments("plain")]
+
+
+def test_who_had_opened_it_before_names_no_copy_that_the_new_place_has_not(uncopied: Place) -> None:
+    uncopied.migrate()
+    with pytest.raises(StoreNotMounted):
+        uncopied.logs.compress("plain")
+    with pytest.raises(StoreNotMounted):
+        uncopied.logs.purge("plain")
+    logs = uncopied.opened()
+    assert not any(copies_of(logs))
+    logs.purge("plain")
+    assert uncopied.read() == uncopied.records
+
+
+def test_a_copy_that_is_named_while_a_namespace_is_moved_is_taken_along(uncopied: Place) -> None:
+    def compress(_stop: str) -> None:
+        uncopied.logs.compress("plain")
+        uncopied.logs.purge("plain")
+
+    with at_failpoint("log.migrate_begin:before", compress):
+        uncopied.migrate()
+    logs = uncopied.opened()
+    assert all(copies_of(logs))
+    assert all(segment.raw_dropped_ms is not None for segment in logs.segments("plain"))
+    assert uncopied.read() == uncopied.records
+    findings = [found for report in logs.inspect("plain").segments() for found in report.findings]
+    assert findings == []
+
+
+def test_a_copy_that_was_about_to_be_named_when_a_namespace_was_moved_is_not(uncopied: Place) -> None:
+    """Its maker looked at the old place while that was the namespace's, and is slow to tell the registry."""
+    other = LogNamespace.open(PATH, registry=uncopied.ensemble.connect())
+    held, moved = threading.Event(), threading.Event()
+    failures: list[ScribenginError] = []
+
+    def compress() -> None:
+        try:
+            other.compress("plain")
+        except ScribenginError as error:
+            failures.append(error)
+
+    maker = threading.Thread(target=compress)
+
+    def hook(stop: str) -> None:
+        if threading.current_thread() is maker and stop == "log.metadata:before" and not held.is_set():
+            held.set()
+            moved.wait(60)
+        elif threading.current_thread() is not maker and stop == "log.migrate_begin:before":
+            maker.start()
+            assert held.wait(60)
+        elif stop == "log.migrate_end:before":
+            moved.set()
+            maker.join(60)
+
+    set_hook(hook)
+    try:
+        uncopied.migrate()
+    finally:
+        set_hook(None)
+        moved.set()
+    assert [type(failure) for failure in failures] == [StoreNotMounted]
+    assert not any(copies_of(uncopied.opened()))
+    assert uncopied.read() == uncopied.records
+
+
+@pytest.mark.parametrize("set_aside", [False, True])
+def test_what_the_registry_does_not_name_is_taken_back_before_a_log_is_moved(place: Place, set_aside: bool) -> None:
+    """It went back, as to an older backup: records that were acknowledged since are in files that no node names."""
+    place.logs.compress("busy/0")
+    backup = saved(place.registry)
+    with place.logs.open_writer("busy/0") as writer:
+        writer.write(b"acknowledged", txid=900).result(60)
+    restore(place.registry, backup)
+    if set_aside:
+        place.logs.open_writer("busy/0").close()
+    with pytest.raises(InconsistentLog, match=r"the registry does not name.*scribengin log recover busy/0"):
+        place.migrate()
+    assert place.opened().descriptor.location == place.old.name
+    assert place.logs.recover("busy/0").segments
+    place.migrate()
+    assert place.read() == {**place.records, "busy/0": [*place.records["busy/0"], b"acknowledged"]}
 
 
 def test_it_goes_back_as_it_went(place: Place) -> None:

@@ -3,10 +3,12 @@ is tested with `log_place`, which has a store that is read by a proxy."""
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -28,9 +30,13 @@ from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader, NamespaceDe
 from scribengin.log.store.contract import SegmentName, SegmentStore, Tail
 from scribengin.proxy import ProxiedNamespace, ProxyServer
 from scribengin.proxy.client.transport import FlightTransport, ProxyTransport
+from scribengin.proxy.nodes import ProxyDescriptor
+from scribengin.proxy.reading.segments import IDLE_S
+from scribengin.proxy.service import ProxyService
 from scribengin.proxy.wire import segments as wire
 from scribengin.proxy.wire.answers import AskDone, Refused, TryAgain
 from scribengin.proxy.wire.requests import ASK, AskRequest, encode_ask
+from scribengin.testing.clocks import ManualClock
 from scribengin.testing.log_samples import (
     bound_namespace,
     damage_segment,
@@ -238,6 +244,40 @@ def test_a_segment_that_is_purged_under_a_reader_is_an_error_or_is_read_on(place
     with pytest.raises(LogNotFound):
         client._store.open(first)
     assert found + payloads[1:3] + payloads_read(client, LOG) == payloads
+
+
+def held_open(directory: Path) -> set[str]:
+    """Files below it that were deleted, and that this process has open: their disk space is not free."""
+    links = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # it was that of the listing
+            links.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return {link for link in links if link.startswith(str(directory)) and link.endswith(".log (deleted)")}
+
+
+def test_a_segment_that_was_purged_is_not_kept_open_for_nobody(place: ProxiedPlace, tmp_path: Path) -> None:
+    registry, clock = place.session(), ManualClock()
+    namespace = place.stack.enter_context(bound_namespace(registry, tmp_path, LOG, config=SMALL))
+    fill_log(namespace, LOG, 4)
+    kept = namespace.segments(LOG)[-1].file
+    proxy = ProxyDescriptor(name="a", address="a proxy")
+    service = place.stack.enter_context(ProxyService(namespace, registry, proxy, clock=clock))
+    for segment in namespace.segments(LOG):
+        request = wire.about_segment(wire.BYTES, segment.file, offset=0, length=100, ahead=0)
+        assert isinstance(service.ask(request), AskDone)
+    namespace.truncate(LOG, DLSN(kept.segment, 0, 0))
+    assert namespace.purge(LOG).segments == kept.segment - 1
+    assert len(held_open(tmp_path)) == kept.segment - 1, "whoever reads there may read on"
+    clock.advance_s(IDLE_S / 2)
+    assert isinstance(service.ask(request), AskDone)
+    clock.advance_s(IDLE_S / 2)
+    service.reads.sweep()
+    assert held_open(tmp_path) == set()
+    assert service.reads.open_segments == 1, "somebody has asked about it"
+    clock.advance_s(IDLE_S)
+    service.reads.sweep()
+    assert service.reads.open_segments == 0
+    assert isinstance(service.ask(request), AskDone), "it is opened again"
 
 
 def test_a_log_that_is_deleted_and_made_anew_is_another_one(place: ProxiedPlace) -> None:

@@ -92,6 +92,54 @@ def test_an_atomic_batch_is_one_entry(place: ProxiedPlace) -> None:
             writer.write_atomic(payload_batch([bytes(1500)] * 3))
 
 
+def test_an_atomic_batch_is_one_entry_whatever_the_proxy_opened_its_log_with(place: ProxiedPlace) -> None:
+    namespace = place.bound(LOG, config=LogConfig(entry_bytes_max=4096))
+    place.start()
+    client = place.client()
+    client.open_writer(LOG).close()
+    namespace.configure(LOG, LogConfig(entry_bytes_max=1024 * 1024))
+    batch = payload_batch([bytes(1000)] * 20)
+    with client.open_writer(LOG) as writer:
+        with pytest.raises(RecordTooLarge, match=r"takes 4096 at once.*, then ProxiedNamespace.release\('flights/0'\)"):
+            writer.write_atomic(batch).result(120)
+        client.release(LOG)
+        found = writer.write_atomic(batch).result(120)
+    assert found.first.entry == found.last.entry
+    with namespace.open_reader(LOG, whole_entries=True) as reader:
+        read = reader.read_batch(1)
+    assert read is not None
+    assert read.num_rows == 20
+
+
+def test_what_is_too_large_is_told_with_what_makes_the_proxy_take_it(place: ProxiedPlace) -> None:
+    """It keeps what it has opened the log with: to configure the log anew is not enough."""
+    namespace = place.bound(LOG, config=LogConfig(record_bytes_max=10, entry_bytes_max=4096))
+    place.start()
+    client = place.client()
+    large, row = bytes(11), payload_batch([bytes(11)])
+    with client.open_writer(LOG) as writer:
+        (refused,) = writer.write_bulk(row, partial=True).result(120).refused
+        told: list[BaseException] = [refused.error]
+        for write in (
+            lambda: writer.write(large),
+            lambda: writer.write_bulk(row),
+            lambda: writer.write_atomic(payload_batch([bytes(10)] * 400)),
+        ):
+            with pytest.raises(RecordTooLarge) as raised:
+                write()
+            told.append(raised.value)
+    namespace.configure(LOG, LogConfig(record_bytes_max=11))
+    with client.open_writer(LOG) as writer:
+        with pytest.raises(RecordTooLarge) as raised:
+            writer.write(large).result(120)
+        told.append(raised.value)
+        client.release(LOG)
+        writer.write(large).result(120)
+    for error in told:
+        assert str(error).count("then ProxiedNamespace.release('flights/0')") == 1
+    assert payloads_read(namespace, LOG) == [large]
+
+
 def test_a_log_that_is_written_too_fast_is_refused_and_nothing_is_written(place: ProxiedPlace) -> None:
     namespace = place.bound(LOG, "other")
     server = place.start(log_rates={"bytes_s_hard": 1})

@@ -20,7 +20,7 @@ from scribengin.errors import (
     TransactionIdOutOfOrder,
     WrittenTooFast,
 )
-from scribengin.log import DLSN, LogConfig
+from scribengin.log import DLSN, LogConfig, LogDescriptor
 from scribengin.log.write.results import SlotRange
 from scribengin.proxy import ProxiedWriter, ProxyClientConfig
 from scribengin.proxy.client import sending
@@ -55,13 +55,15 @@ class Proxy:
         self,
         state: SenderState,
         log: str,
+        directory: str,
         body: pa.RecordBatch,
         *,
         txids: bool,
+        atomic: bool,
         since_s: float,
         pause: Callable[[float], object],
     ) -> Sent | NotSent | Lost:
-        assert log == LOG
+        assert (log, directory) == (LOG, "its-directory")
         self.came.set()
         while not self.open.wait(0.01):
             if pause(0.0):
@@ -75,6 +77,10 @@ class Proxy:
         return Lost(error) if self.lost else NotSent(error)
 
 
+def log_of(config: LogConfig) -> LogDescriptor:
+    return LogDescriptor(name=LOG, directory="its-directory", created_ms=0, config=config)
+
+
 class Place:
     def __init__(self) -> None:
         self.proxy = Proxy()
@@ -83,7 +89,7 @@ class Place:
 
     def writer(self, **config: object) -> ProxiedWriter:
         parsed = LogConfig.parse(config, source="a test")
-        return ProxiedWriter(self.senders, self.delivery, LOG, parsed)
+        return ProxiedWriter(self.senders, self.delivery, log_of(parsed))
 
     def held(self, writer: ProxiedWriter) -> None:
         """A request of that writer is under way, and stays so until the proxy is opened."""
@@ -130,7 +136,7 @@ def deaf(servers: tuple[str, ...] = ("deaf",), **config: object) -> tuple[DeafTr
 
 def written_alone(delivery: ProxyDelivery) -> BaseException | None:
     """What becomes of a record of a writer that has a sender of its own."""
-    writer = ProxiedWriter(LogSenders(delivery), delivery, LOG, LogConfig())
+    writer = ProxiedWriter(LogSenders(delivery), delivery, log_of(LogConfig()))
     error = writer.write(b"alone").exception(60)
     writer.abort()
     return error
@@ -389,7 +395,7 @@ def test_a_lone_record_that_no_proxy_takes_fails_after_the_patience_of_its_clien
     """The last call is cut short: it does not take its thirty seconds on top."""
     transport, delivery = deaf(patience_s=40)
     transport.open.set()
-    writer = ProxiedWriter(LogSenders(delivery), delivery, LOG, LogConfig())
+    writer = ProxiedWriter(LogSenders(delivery), delivery, log_of(LogConfig()))
     error = writer.write(b"lone").exception(60)
     assert isinstance(error, ProxyUnreachable)
     assert "given up after 40 s (`patience_s` of the client): nobody knows" in str(error)
@@ -441,7 +447,7 @@ def test_a_lone_record_does_not_wait_out_the_patience_of_all_before_it() -> None
     """Each writer fails with its own request, and they are sent one after the other."""
     transport, delivery = deaf(patience_s=10, call_timeout_s=5, request_bytes_max=1024)
     senders = LogSenders(delivery)
-    writers = [ProxiedWriter(senders, delivery, LOG, LogConfig()) for _ in range(20)]
+    writers = [ProxiedWriter(senders, delivery, log_of(LogConfig())) for _ in range(20)]
     futures = [writer.write(bytes(1000)) for writer in writers]
     transport.open.set()
     errors = [str(future.exception(60)) for future in futures]

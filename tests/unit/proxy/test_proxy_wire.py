@@ -51,17 +51,21 @@ def body(*payloads: bytes) -> pa.RecordBatch:
 
 @given(
     log=st.text(min_size=1, max_size=40).filter(lambda text: text.isprintable()),
+    directory=st.text(max_size=60).filter(lambda text: text.isprintable()),
     number=NUMBERS,
     answered=NUMBERS,
     payloads=st.lists(st.binary(max_size=100), min_size=1, max_size=20),
     txids=st.booleans(),
+    atomic=st.booleans(),
 )
 def test_a_request_to_write_arrives_as_it_was_sent(
-    log: str, number: int, answered: int, payloads: list[bytes], txids: bool
+    log: str, directory: str, number: int, answered: int, payloads: list[bytes], txids: bool, atomic: bool
 ) -> None:
     sent = body(*payloads)
-    found = decode_write(pa.py_buffer(encode_write(log, SENDER, number, answered, sent, txids=txids)))
-    assert (found.log, found.sender, found.number, found.answered) == (log, SENDER, number, answered)
+    data = encode_write(log, SENDER, number, answered, sent, txids=txids, directory=directory, atomic=atomic)
+    found = decode_write(pa.py_buffer(data))
+    assert (found.log, found.directory, found.atomic) == (log, directory, atomic)
+    assert (found.sender, found.number, found.answered) == (SENDER, number, answered)
     assert found.records.equals(sent) if txids else found.records.schema.names == sent.schema.names[1:]
     assert found.records.column("payload").to_pylist() == payloads
 

@@ -168,6 +168,7 @@ class BookKeeperSegmentStore(SegmentStore):
                 self._nodes.delete_log(log)
 
     def create(self, name: SegmentName, *, fsync: bool) -> SegmentAppender:
+        self.check_mounted()
         if not name.copy:
             self._announce(name)
         with refusals(f"create segment {name}"), failpoint("log.segment_create"):
