@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,13 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Me
 from scribengin.connectors.contract import RECORD_SCHEMA
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-"""A record's headers: in order, a key may stand there more than once; no headers are an empty list."""
+"""A record's headers: in order, a key may stand there more than once; no headers are an empty list. Null: they were not
+read, as nobody wants them, or as the client cannot read them."""
+UNREADABLE = (
+    "its headers cannot be read: the name of one is not UTF-8; `headers: drop` of the source reads the topic without "
+    "headers"
+)
+"""What is wrong with a record whose headers are null though they are wanted."""
 
 SCHEMA = pa.schema(
     [
@@ -31,8 +38,14 @@ _TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: 
 _US_PER_MS = 1000
 
 
-def to_batch(messages: list[Message], topic: str, partition: int) -> pa.RecordBatch:
-    """Messages of one partition, without errors among them, in SCHEMA."""
+_Headers = list[tuple[str, bytes | None]]
+
+
+def to_batch(messages: list[Message], topic: str, partition: int, *, with_headers: bool = True) -> pa.RecordBatch:
+    """Messages of one partition, without errors among them, in SCHEMA; `with_headers` not: that column is null.
+
+    To be called once: asked again for headers that it cannot read, the client hands out a half-made list of them.
+    """
     count = len(messages)
     kinds, times = _timestamps(messages)
     columns = [
@@ -45,7 +58,7 @@ def to_batch(messages: list[Message], topic: str, partition: int) -> pa.RecordBa
         pa.array(_offsets(messages)),
         times,
         kinds,
-        _headers([m.headers() for m in messages]),
+        _headers(messages) if with_headers else pa.nulls(count, HEADERS),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
@@ -73,7 +86,8 @@ def _timestamps(messages: list[Message]) -> tuple[pa.Array, pa.Array]:
     return pa.array(names, pa.string()), pa.array(in_us, kind, mask=np.array([name is None for name in names]))
 
 
-def _headers(found: list[list[tuple[str, bytes | None]] | None]) -> pa.Array:
+def _headers(messages: list[Message]) -> pa.Array:
+    found, unread = _read_headers(messages)
     ends = np.zeros(len(found) + 1, np.int32)
     if any(found):
         np.cumsum([len(headers or ()) for headers in found], out=ends[1:])
@@ -82,4 +96,26 @@ def _headers(found: list[list[tuple[str, bytes | None]] | None]) -> pa.Array:
         [pa.array([key for key, _ in flat], pa.string()), pa.array([value for _, value in flat], pa.binary())],
         fields=list(HEADERS.value_type),
     )
-    return pa.ListArray.from_arrays(pa.array(ends), pairs, type=HEADERS)
+    mask = pa.array(np.isin(np.arange(len(found)), unread)) if unread else None
+    return pa.ListArray.from_arrays(pa.array(ends), pairs, type=HEADERS, mask=mask)
+
+
+def _read_headers(messages: list[Message]) -> tuple[list[_Headers | None], list[int]]:
+    """Those of each message, and the numbers of the messages that have some which the client cannot read.
+
+    Then it raises, and returns a half-made list all the same. Python looks for that where a method is called through
+    others (`map`). Where it is called by its name again and again, Python takes a shorter way, which does not look: the
+    list was handed out, and the error came up anywhere.
+    """
+    found: list[_Headers | None] = []
+    unread = []
+    asked = map(methodcaller("headers"), messages)
+    while len(found) < len(messages):
+        try:
+            found.extend(asked)
+        except (SystemError, UnicodeDecodeError) as error:  # `found` has the headers of all before it
+            if not isinstance(error, UnicodeDecodeError) and not isinstance(error.__cause__, UnicodeDecodeError):
+                raise
+            unread.append(len(found))
+            found.append(None)
+    return found, unread

@@ -47,6 +47,9 @@ class KafkaSourceConfig(KafkaConnectionConfig, SourceConfig):
     """`read_committed`: only what transactions have committed, and nothing behind a transaction that is still open."""
     tombstones: Literal["keep", "drop"] = "keep"
     """`drop`: records without a value are not read."""
+    headers: Literal["keep", "drop"] = "keep"
+    """`drop`: headers are not read, and their column is null. With `keep`, a record with a header whose name is not
+    UTF-8 is a bad one: Kafka's client reads none of its headers then."""
     record_bytes_max: int = Field(default=RECORD_BYTES_MAX, ge=1)
     """A record that takes more, with its key and headers, is a bad one."""
     mirror_offsets: bool = True

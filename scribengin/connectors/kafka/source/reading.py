@@ -23,7 +23,8 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.kafka.client.client import Troubles, engine_error, made
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, connection_key, settings
-from scribengin.connectors.kafka.source.columns import to_batch
+from scribengin.connectors.kafka.source.columns import UNREADABLE, to_batch
+from scribengin.connectors.kafka.source.config import KafkaSourceConfig
 from scribengin.errors import RangeGone, SystemUnreachable
 
 BATCH_RECORDS = 2000
@@ -46,8 +47,14 @@ class Reading:
     connection: KafkaConnectionConfig
     isolation: Literal["read_committed", "read_uncommitted"]
     tombstones: Literal["keep", "drop"]
+    headers: Literal["keep", "drop"] = "keep"
     fetch_kb: int = 2048
     """How much is asked for at once; four times that is fetched ahead."""
+
+    @classmethod
+    def of(cls, config: KafkaSourceConfig) -> Reading:
+        """As the source's configuration says."""
+        return cls(config, config.isolation, config.tombstones, config.headers)
 
     def settings(self) -> dict[str, object]:
         """What a consumer is made with."""
@@ -94,7 +101,14 @@ class KafkaSplit:
             for messages in tap.read(self.end):
                 wanted = messages if keep else [m for m in messages if m.value() is not None]
                 if wanted:
-                    yield to_batch(wanted, self.topic, self.partition)
+                    yield to_batch(wanted, self.topic, self.partition, with_headers=self.reading.headers == "keep")
+
+    def unreadable(self, rows: pa.RecordBatch | pa.Table) -> dict[int, str]:
+        """Those whose headers the client cannot read. None, where they are not wanted."""
+        headers = rows.column("headers")
+        if self.reading.headers == "drop" or not headers.null_count:
+            return {}
+        return {row: UNREADABLE for row, is_null in enumerate(headers.is_null().to_pylist()) if is_null}
 
     def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
         """Topic, partition and offset. Records say themselves where they stand."""
