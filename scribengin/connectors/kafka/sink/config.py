@@ -30,6 +30,9 @@ class KafkaSinkConfig(SinkConfig, KafkaConnectionConfig):
     """One topic. Every task writes to it; records without a key or a partition of their own go to one partition a task.
 
     An output may have the columns `key`, `headers`, `timestamp` and `partition` (with `format: json`: `_key` ...).
+    Where `timestamp` is null, the record gets the time at which it is written. Kafka has milliseconds: what is finer is
+    cut off. 0 ms since 1970 is written as 1, and -1 as -2: they would be taken for now, and for no time. A header whose
+    key has a NUL is refused: it would be cut there.
     """
 
     kind: Literal["kafka"]

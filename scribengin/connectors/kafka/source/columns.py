@@ -36,6 +36,7 @@ transaction ids, because those of several partitions do not grow together."""
 
 _TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "append"}
 _US_PER_MS = 1000
+_MS_MAX = (2**63 - 1) // _US_PER_MS
 
 
 _Headers = list[tuple[str, bytes | None]]
@@ -75,15 +76,19 @@ def _offsets(messages: list[Message]) -> Any:
 
 
 def _timestamps(messages: list[Message]) -> tuple[pa.Array, pa.Array]:
-    """Their types and times. A topic has one type of them at a time, so that is the usual case."""
+    """Their types and times. A topic has one type of them at a time, so that is the usual case. A time that the column
+    cannot hold (nanoseconds, where milliseconds belong) is null, as it would be another one."""
     kinds, times = zip(*[m.timestamp() for m in messages], strict=True)
     count, only = len(kinds), _TIMESTAMP_TYPES.get(kinds[0])
-    in_us = np.array(times, np.int64) * _US_PER_MS
+    in_ms = np.array(times, np.int64)
+    beyond = (in_ms > _MS_MAX) | (in_ms < -_MS_MAX)
+    in_us = np.where(beyond, 0, in_ms) * _US_PER_MS
     kind = SCHEMA.field("timestamp").type
     if only is not None and kinds.count(kinds[0]) == count:
-        return _repeated(only, count, pa.string()), pa.array(in_us, kind)
+        return _repeated(only, count, pa.string()), pa.array(in_us, kind, mask=beyond)
     names = [_TIMESTAMP_TYPES.get(one) for one in kinds]
-    return pa.array(names, pa.string()), pa.array(in_us, kind, mask=np.array([name is None for name in names]))
+    missing = beyond | np.array([name is None for name in names])
+    return pa.array(names, pa.string()), pa.array(in_us, kind, mask=missing)
 
 
 def _headers(messages: list[Message]) -> pa.Array:

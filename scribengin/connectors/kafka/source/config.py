@@ -25,7 +25,8 @@ class KafkaSourceConfig(KafkaConnectionConfig, SourceConfig):
     """Topics to read. Every partition is a stream, `<topic>/<partition>`; new ones are found while the dataflow runs.
 
     A record's key, topic, partition, offset, timestamp, timestamp_type and headers are columns beside its payload. The
-    payload of a tombstone is null, that of an empty value is empty.
+    payload of a tombstone is null, that of an empty value is empty. A timestamp is null where there is none, or none
+    that the column can hold: nanoseconds, where milliseconds belong, are beyond it.
     """
 
     kind: Literal["kafka"]
