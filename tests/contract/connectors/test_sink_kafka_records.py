@@ -43,7 +43,7 @@ def sent(bootstrap: str, records: pa.RecordBatch) -> list[Message]:
 
     def all_came() -> bool:
         found.extend(message for message in consumer.consume(100, 0.1) if message.error() is None)
-        return len(found) >= records.num_rows
+        return len(found) >= int(records.num_rows)
 
     wait_until(all_came, 60, "what was sent")
     consumer.close()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from scribengin.connectors.contract import RECORD_BYTES_MAX, Endpoint, SourceConfig
-from scribengin.connectors.kafka.client.connection import TOPIC, KafkaConnectionConfig
+from scribengin.connectors.kafka.client.connection import TOPIC, KafkaConnectionConfig, is_time
 
 EARLIEST: Literal["earliest"] = "earliest"
 LATEST: Literal["latest"] = "latest"
@@ -75,8 +75,8 @@ class KafkaSourceConfig(KafkaConnectionConfig, SourceConfig):
     @field_validator("start", "until")
     @classmethod
     def _is_a_place(cls, value: Place | None) -> Place | None:
-        if isinstance(value, str) and value not in (EARLIEST, LATEST):
-            time_ms(value)
+        if isinstance(value, str | int) and value not in (EARLIEST, LATEST) and not is_time(time_ms(value)):
+            raise ValueError(f"Kafka has times from 1970 on, and {value} is none")
         if isinstance(value, dict) and any(offset < 0 for of_topic in value.values() for offset in of_topic.values()):
             raise ValueError("an offset is 0 or more")
         return value
