@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -114,7 +113,7 @@ def _read_headers(messages: list[Message]) -> tuple[list[_Headers | None], list[
     """
     found: list[_Headers | None] = []
     unread = []
-    asked = map(methodcaller("headers"), messages)
+    asked = map(Message.headers, messages)
     while len(found) < len(messages):
         try:
             found.extend(asked)

@@ -172,28 +172,16 @@ class MemoryConsumer:
         return _error(place, max(assigned.at, 0), code)
 
 
-class UntoldHeaders(Message):  # type: ignore[misc]  # the client tells no types
-    """A record of whose headers the client cannot tell any: the name of one is not UTF-8."""
-
-    def headers(self) -> Any:
-        """As Python tells it of the real client."""
-        try:
-            return b"\xff".decode()
-        except UnicodeDecodeError as error:
-            raise SystemError("<method 'headers'> returned a result with an exception set") from error
-
-
 def _message(place: Place, entry: OffsetEntry) -> Message:
     record = entry.record
     assert record is not None
-    told = all(isinstance(name, str) for name, _ in record.headers)
-    return (Message if told else UntoldHeaders)(
+    return Message(
         topic=place[0],
         partition=place[1],
         offset=entry.offset,
         key=record.key,
         value=record.value,
-        headers=(record.headers or None) if told else None,
+        headers=record.headers or None,
         timestamp=(entry.time_type, record.time_ms),
     )
 

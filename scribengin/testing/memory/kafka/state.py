@@ -17,8 +17,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Ka
 Place = tuple[str, int]
 """A topic's name and the number of one of its partitions; of a group, its name and GROUP."""
 GROUP = -1
-Header = tuple[str | bytes, bytes | None]
-"""A name and a value. A name in bytes is none of UTF-8, as other clients than Python's may send it."""
+Header = tuple[str, bytes | None]
 TOPIC_DEFAULTS = {
     "max.message.bytes": "1048588",
     "message.timestamp.type": "CreateTime",
