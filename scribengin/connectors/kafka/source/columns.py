@@ -84,7 +84,7 @@ def _timestamps(messages: list[Message]) -> tuple[pa.Array, pa.Array]:
     in_us = np.where(beyond, 0, in_ms) * _US_PER_MS
     kind = SCHEMA.field("timestamp").type
     if only is not None and kinds.count(kinds[0]) == count:
-        return _repeated(only, count, pa.string()), pa.array(in_us, kind, mask=beyond)
+        return _repeated(only, count, pa.string()), pa.array(in_us, kind, mask=beyond if beyond.any() else None)
     names = [_TIMESTAMP_TYPES.get(one) for one in kinds]
     missing = beyond | np.array([name is None for name in names])
     return pa.array(names, pa.string()), pa.array(in_us, kind, mask=missing)
