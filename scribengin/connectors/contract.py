@@ -10,8 +10,7 @@ The mistakes this contract invites:
 - A sink that finds out in `complete_commit` that something is missing. Whatever can fail must fail in `prepare_commit`.
 - A `recover` that rolls back before the caller has fenced the commit log. Fence, then look: the caller does the first.
 - A source whose `plan` depends on anything but the position and the limits: a range must read the same records again.
-- A `TransactionCoordinator` that asks its system before it has fenced it there,
-  or takes "I do not know" for "no".
+- A `TransactionCoordinator` that asks its system before it has fenced it there, or takes "I do not know" for "no".
 
 Not promised: that `complete_commit` is called by the process that called `prepare_commit`, or only once.
 
@@ -22,7 +21,7 @@ Not promised: that `complete_commit` is called by the process that called `prepa
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, Protocol, Self, runtime_checkable
 
@@ -45,10 +44,8 @@ from scribengin_registry.contract import Operation, Registry
 SIDE_COLUMNS = pa.schema([RECORD_SCHEMA.field(name) for name in ("txid", "channel", "key")])
 """What a record may carry beside its payload, unless its sink says otherwise."""
 
-
 DIVIDED_BY = "scribengin divided by"
-"""Beside the payload in what a transformation gives a divided sink: the record's key, as binary. Writers never see it.
-"""
+"""Beside the payload in what a transformation gives a divided sink: the record's key, binary. Writers never see it."""
 
 RECORD_BYTES_MAX = 16 * 1024 * 1024
 """What a source takes of one record, unless its configuration says otherwise: a longer one could fill a worker."""
@@ -267,6 +264,15 @@ class LongSplit(ReadSplit, Protocol):
         ...
 
 
+@runtime_checkable
+class MarkingSplit(ReadSplit, Protocol):
+    """A split that leaves a mark on each record that it could not read whole: a value that no whole record has."""
+
+    def unreadable(self, rows: pa.RecordBatch | pa.Table) -> Mapping[int, str]:
+        """Of rows that `read` gave, those with the mark, in order, and what is wrong with them: they are bad ones."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
     """What a round reads from one source stream: the records in [start, end), in the order of `splits`."""
@@ -389,8 +395,7 @@ class Source(ABC):
 
     def goes_on(self, stream: SourceStreamDescriptor, position: Position) -> bool:
         """Whether a stream that has ended at that position is there again, with something to read or with whoever
-        writes it: then its task is run again. Asked of sources that are `endless`; by default what has ended stays
-        so."""
+        writes it: then its task is run again. Asked of `endless` sources; by default what has ended stays so."""
         return False
 
     @property

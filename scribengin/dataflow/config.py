@@ -80,7 +80,8 @@ class ErrorsConfig(Config):
     than `records_max` in one round stop the task in any case: then it is not the records. A route is ended by `stop`;
     its sink stays named then, for rounds that are not complete yet may have written to it.
 
-    With state only what cannot be decoded, or is too long, has a route: what a function raises on stops the task.
+    With state only what cannot be decoded, is too long or was not read whole has a route: what a function raises on
+    stops the task.
     """
 
     action: Literal["stop", "route"] = "stop"

@@ -30,7 +30,7 @@ from scribengin.base.model import Position
 from scribengin.base.text.counting import many
 from scribengin.connectors.contract import PAYLOAD, LongRecord, LongSplit, PlannedRange, ReadSplit
 from scribengin.dataflow.round.error_records import error_record, fair_share
-from scribengin.dataflow.round.long_records import long_rows, too_long
+from scribengin.dataflow.round.long_records import too_long, unfit_rows
 from scribengin.errors import ScribenginError, TooManyBadRecords, TransformationFailed
 
 Outputs = Mapping[str, Sequence[pa.RecordBatch]]
@@ -57,8 +57,8 @@ class Piece:
     rows: pa.Table
     splits: tuple[tuple[int, ReadSplit], ...] = ()
     """What was read, and how many rows each gave."""
-    long: Mapping[int, str] = field(default_factory=dict)
-    """The rows that are too long for the source, and how long they are: nobody else may be given these."""
+    unfit: Mapping[int, str] = field(default_factory=dict)
+    """The rows that nobody else may be given, and why: too long for the source, or not read whole."""
     cut: Mapping[int, LongRecord] = field(default_factory=dict)
     """Of those, the ones that are not here as a whole."""
 
@@ -69,21 +69,20 @@ class Piece:
         """Read a planned range. Raises what reading its splits raises."""
         rows = schema.empty_table()
         counts: list[int] = []
-        long: dict[int, str] = {}
+        unfit: dict[int, str] = {}
         cut: dict[int, LongRecord] = {}
         for split in plan.splits:
             if isinstance(split, LongSplit):
                 cut[rows.num_rows] = whole = split.examine()
-                long[rows.num_rows] = too_long(whole.size_bytes, split.bytes_max)
+                unfit[rows.num_rows] = too_long(whole.size_bytes, split.bytes_max)
                 table = _row_of(whole.beginning, schema)
             else:
                 table = pa.Table.from_batches(list(split.read()), schema=schema)
-                if record_bytes_max is not None:
-                    sizes = {row: table.slice(row, 1).nbytes for row in long_rows(table, record_bytes_max)}
-                    long |= {rows.num_rows + row: too_long(size, record_bytes_max) for row, size in sizes.items()}
+                found = unfit_rows(split, table, record_bytes_max)
+                unfit |= {rows.num_rows + row: why for row, why in found.items()}
             counts.append(table.num_rows)
             rows = pa.concat_tables([rows, table])
-        return cls(source, stream, plan.start, rows, tuple(zip(counts, plan.splits, strict=True)), long, cut)
+        return cls(source, stream, plan.start, rows, tuple(zip(counts, plan.splits, strict=True)), unfit, cut)
 
     def places(self, indices: Sequence[int]) -> list[str]:
         """Where some of the rows stand, for people: as the source says it, or else as the position does."""
@@ -341,7 +340,7 @@ class _Search:
 
 
 def screened(pieces: Sequence[Piece], undecodable: Undecodable, bad_max: int | None) -> list[BadRecord]:
-    """The records that no transformation need be asked about: they are too long for their source, or cannot be decoded.
+    """The records that no transformation need be asked about: they are too long, not read whole, or undecodable.
 
     Raises TooManyBadRecords beyond `bad_max`. None: any number may be bad.
     """
@@ -359,11 +358,11 @@ def first_screened(pieces: Sequence[Piece], undecodable: Undecodable) -> BadReco
 
 def _screened(pieces: Sequence[Piece], undecodable: Undecodable) -> dict[int, str]:
     """The same by their numbers, all pieces laid end to end, and what is wrong with them."""
-    long = _numbered_by_piece(pieces, [piece.long for piece in pieces])
-    numbers = [number for number in range(sum(piece.rows.num_rows for piece in pieces)) if number not in long]
-    held = _without(pieces, long)
+    unfit = _numbered_by_piece(pieces, [piece.unfit for piece in pieces])
+    numbers = [number for number in range(sum(piece.rows.num_rows for piece in pieces)) if number not in unfit]
+    held = _without(pieces, unfit)
     found = _numbered(held, undecodable(_tables(held, 0, len(numbers)))) if numbers else {}
-    return long | {numbers[n]: why for n, why in found.items()}
+    return unfit | {numbers[n]: why for n, why in found.items()}
 
 
 def _too_many(bad_max: int, records: int, first: BadRecord) -> str:

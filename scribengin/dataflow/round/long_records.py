@@ -1,9 +1,10 @@
-"""Records that are longer than their source takes: found in what a split reads, and bad like any other; and splits
-without the bad ones. Pure.
+"""Records that are longer than their source takes, or that it could not read whole: found in what a split reads, and
+bad like any other; and splits without the bad ones. Pure.
 
 Where a record's length is known before it is read (lines, frames), the connector leaves it out of memory and plans a
 `LongSplit`. Elsewhere (rows of Parquet, of a topic, of a table) it is measured here: what it takes in Arrow, with all
-its columns. That is asked of whole batches, so it costs next to nothing where there is none.
+its columns. That is asked of whole batches, so it costs next to nothing where there is none. What could not be read
+whole its split has marked (`MarkingSplit`).
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import ReadSplit, RecordSplit
+from scribengin.connectors.contract import MarkingSplit, ReadSplit, RecordSplit
 from scribengin.errors import TransformationFailed
 
 
 @dataclass(frozen=True, slots=True)
 class BoundedSplit:
-    """The same records; reading raises TransformationFailed at one that is too long."""
+    """The same records; reading raises TransformationFailed at one that nobody may be given."""
 
     split: RecordSplit
-    bytes_max: int
+    bytes_max: int | None
+    """None: a record has any length."""
 
     @property
     def records(self) -> int:
@@ -34,8 +36,7 @@ class BoundedSplit:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         for batch in self.split.read():
-            for row in long_rows(batch, self.bytes_max):
-                why = too_long(batch.slice(row, 1).nbytes, self.bytes_max)
+            for why in unfit_rows(self.split, batch, self.bytes_max).values():
                 raise TransformationFailed(why, reason=why)
             yield batch
 
@@ -74,6 +75,14 @@ def splits_without(splits: Sequence[ReadSplit], bad: Collection[int]) -> list[Re
         if len(rows) < split.records:
             left.append(SplitWithout(split, rows) if rows else split)
     return left
+
+
+def unfit_rows(split: RecordSplit, rows: pa.RecordBatch | pa.Table, bytes_max: int | None) -> dict[int, str]:
+    """Of rows that a split gave, those that nobody may be given, and what is wrong with them."""
+    unfit = dict(split.unreadable(rows)) if isinstance(split, MarkingSplit) else {}
+    if bytes_max is not None:
+        unfit |= {row: too_long(rows.slice(row, 1).nbytes, bytes_max) for row in long_rows(rows, bytes_max)}
+    return unfit
 
 
 def long_rows(rows: pa.RecordBatch | pa.Table, bytes_max: int) -> list[int]:

@@ -29,6 +29,7 @@ from scribengin.base.commit_log import CommitDescriptor, CommitLog, Decision
 from scribengin.base.model import Position
 from scribengin.base.threads import pause
 from scribengin.connectors.contract import (
+    MarkingSplit,
     PlannedRange,
     RecordSplit,
     Sink,
@@ -110,12 +111,15 @@ class TaskInput:
 
     def splits(self, plan: PlannedRange, without: Collection[int] | None = None) -> list[RecordSplit]:
         """What the transformation reads of a range; where that was looked through, `without` these records, by their
-        numbers: all that are too long are among them."""
+        numbers: all that nobody may be given are among them."""
         if without is not None:
             return splits_without(plan.splits, without)
-        if self.record_bytes_max is None:
-            return list(plan.splits)
-        return [BoundedSplit(split, self.record_bytes_max) for split in plan.splits]
+        return [self._refusing(split) for split in plan.splits]
+
+    def _refusing(self, split: RecordSplit) -> RecordSplit:
+        if self.record_bytes_max is None and not isinstance(split, MarkingSplit):
+            return split
+        return BoundedSplit(split, self.record_bytes_max)
 
     def piece(self, plan: PlannedRange) -> Piece:
         """The same records in hand."""

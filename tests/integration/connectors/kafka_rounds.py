@@ -12,7 +12,7 @@ import pyarrow as pa
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.commit_log import CommitLog, Decision
 from scribengin.connectors import Environment
-from scribengin.connectors.contract import ReadSplit
+from scribengin.connectors.contract import RecordSplit
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
@@ -55,7 +55,7 @@ class ToAll:
     def __init__(self, sinks: Sequence[str]) -> None:
         self._sinks = sinks
 
-    def run(self, inputs: Mapping[str, Sequence[ReadSplit]]) -> dict[str, list[pa.RecordBatch]]:
+    def run(self, inputs: Mapping[str, Sequence[RecordSplit]]) -> dict[str, list[pa.RecordBatch]]:
         batches = [batch for split in inputs["in"] for batch in split.read()]
         return self.run_tables({"in": pa.Table.from_batches(batches)})
 

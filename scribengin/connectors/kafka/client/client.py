@@ -24,7 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, connection_key, settings
+from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, connection_key, is_time, settings
 from scribengin.connectors.kafka.client.ends import PartitionEnds
 from scribengin.errors import ConfigInvalid, DataflowError, ScribenginError, SystemUnreachable
 
@@ -199,7 +199,10 @@ class KafkaControl:
         return found
 
     def offset_at(self, partition: Partition, time_ms: int, isolation: str) -> int | None:
-        """The first offset with a timestamp of `time_ms` or later, if there is one. Raises as `ends` says."""
+        """The first offset with a timestamp of `time_ms` or later, if there is one. Raises as `ends` says, and
+        ConfigInvalid for what is no time to Kafka."""
+        if not is_time(time_ms):
+            raise ConfigInvalid(f"Kafka has times from 1970 on, and {time_ms} ms is none; correct it")
         answer = self.offsets({partition: OffsetSpec.for_timestamp(time_ms)}, isolation)[partition]
         try:
             offset: int = answer.result()
@@ -283,4 +286,7 @@ def made(kind: Callable[[dict[str, Any]], Any], conf: dict[str, Any], troubles: 
     try:
         return kind({**conf, "error_cb": troubles})
     except KafkaException as error:
-        raise ConfigInvalid(f"Kafka's client refuses its settings: {error.args[0].str()}; correct `client`") from None
+        said = error.args[0].str().rstrip()
+    except (AttributeError, TypeError, ValueError) as error:  # what Python's part of the client raises
+        said = str(error)
+    raise ConfigInvalid(f"Kafka's client refuses its settings: {said}; correct `client`")

@@ -39,6 +39,8 @@ _OURS = {
     "request.required.acks": "what is committed must be safe",
 }
 """Settings that a user may not pass, and why."""
+_OF_PROGRAMS = re.compile(r".*_cb|logger|on_commit|on_delivery|default\.topic\.config")
+"""Settings that take a function, or the like: a configuration has none."""
 _BASE: dict[str, ClientValue] = {
     # Lost connections are tried again soon: the default goes up to 10 s, which a restarted broker would be waited for.
     "reconnect.backoff.ms": 50,
@@ -91,6 +93,8 @@ def refuse_ours(settings: Mapping[str, ClientValue]) -> None:
     for key in settings:
         if key in _OURS:
             raise ValueError(f"'{key}' is set by Scribengin: {_OURS[key]}")
+        if _OF_PROGRAMS.fullmatch(key):
+            raise ValueError(f"'{key}' takes what only a program has, such as a function")
 
 
 def settings(config: KafkaConnectionConfig, client_id: str, **more: object) -> dict[str, Any]:
@@ -107,6 +111,11 @@ def settings(config: KafkaConnectionConfig, client_id: str, **more: object) -> d
         "client.id": client_id,
         **{key.replace("_", "."): value for key, value in more.items()},
     }
+
+
+def is_time(time_ms: int) -> bool:
+    """Whether Kafka can be asked for it. Below 0 it has words of its own: -1 is the end, and -2 the beginning."""
+    return 0 <= time_ms < 2**63
 
 
 def connection_key(config: KafkaConnectionConfig) -> str:

@@ -18,18 +18,28 @@ _TOPIC = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 class TopicConfig(Config):
     """How a topic is made that is not there yet."""
 
-    partitions: int = Field(default=1, ge=1)
+    partitions: int = Field(default=1, ge=1, le=100_000)
     """How many partitions it gets."""
-    replication: int = Field(default=-1, ge=-1)
+    replication: int = Field(default=-1, ge=-1, le=10_000)
     """How many copies of each partition; -1: as the brokers are configured."""
     config: dict[str, ClientValue] = {}
     """Settings of the topic, under Kafka's own names."""
+
+    @field_validator("replication")
+    @classmethod
+    def _some_copies(cls, value: int) -> int:
+        if value == 0:
+            raise ValueError("a partition has one copy or more; -1 is as many as the brokers are configured for")
+        return value
 
 
 class KafkaSinkConfig(SinkConfig, KafkaConnectionConfig):
     """One topic. Every task writes to it; records without a key or a partition of their own go to one partition a task.
 
     An output may have the columns `key`, `headers`, `timestamp` and `partition` (with `format: json`: `_key` ...).
+    Where `timestamp` is null, the record gets the time at which it is written. Kafka has milliseconds: what is finer is
+    cut off. 0 ms since 1970 is written as 1, and -1 as -2: they would be taken for now, and for no time. A header whose
+    key has a NUL is refused: it would be cut there.
     """
 
     kind: Literal["kafka"]
@@ -46,7 +56,7 @@ class KafkaSinkConfig(SinkConfig, KafkaConnectionConfig):
     and stay in order. A record's own `partition` comes first."""
     tombstones: bool = False
     """Whether a payload may be null, which deletes its key from a compacted topic. Else it is an error."""
-    transaction_timeout_s: float = Field(default=60.0, gt=0, le=900)
+    transaction_timeout_s: float = Field(default=60.0, ge=1, le=900)
     """For how long a round may hold a transaction open. Readers of committed records wait for it, also when the task
     has died, until then or until another owner takes it over."""
     transactional_id_prefix: str = Field(default="scribengin", min_length=1, max_length=100)

@@ -32,6 +32,7 @@ SIDE_COLUMNS = pa.schema(
 RECORD_OVERHEAD_BYTES = 200
 """Of a batch with one record: 61 of the batch, some 20 of lengths and time, and what a header's lengths take."""
 _BY_KEY = -1  # the client's own word: where its partitioner puts the key
+_SHOWN_MAX = 100
 _BUFFER_WAIT_S = 0.5
 _BUFFER_WAITS_MAX = 120
 
@@ -106,7 +107,7 @@ def outgoing(batch: pa.RecordBatch, target: Target) -> Outgoing:
         columns.payload.to_pylist(),
         None if columns.key is None else columns.key.to_pylist(),
         _partitions(target, columns.key, columns.partition),
-        None if times is None else pc.fill_null(times.cast(pa.int64()), 0).to_pylist(),  # 0: now
+        None if times is None else _sendable(times).to_pylist(),
         None if headers is None else [_pairs(row) for row in headers.to_pylist()],
     )
 
@@ -205,6 +206,15 @@ def _untimely(target: Target, time_ms: int, way: str, max_ms: int) -> RecordRefu
     )
 
 
+def _sendable(times: pa.Array) -> pa.Array:
+    """Milliseconds as the client takes them: 0 is now to it, and -1 is no time to Kafka. Who means these two gets the
+    next one, and who has no time gets now."""
+    own = times.cast(pa.int64())
+    for word, next_one in ((0, 1), (-1, -2)):
+        own = pc.if_else(pc.equal(own, word), pa.scalar(next_one, pa.int64()), own)
+    return pc.fill_null(own, 0)
+
+
 def _refuse_large(target: Target, payload: pa.Array, key: pa.Array | None, headers: pa.Array | None) -> None:
     sizes = pc.fill_null(pc.binary_length(payload).cast(pa.int64()), 0)
     if key is not None:
@@ -225,6 +235,9 @@ def _refuse_large(target: Target, payload: pa.Array, key: pa.Array | None, heade
 def _headers_bytes(row: list[dict[str, Any]] | None) -> int:
     if any(one is None or one["key"] is None for one in row or ()):
         raise RecordRefused("a header of a Kafka record has no key")
+    cut = next((one["key"] for one in row or () if "\0" in one["key"]), None)
+    if cut is not None:  # the client's own string ends there
+        raise RecordRefused(f"the key of a header of a Kafka record has a NUL in it: {cut[:_SHOWN_MAX]!r}")
     return sum(len(one["key"] or "") * 4 + len(one["value"] or b"") + 10 for one in row or ())
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from scribengin.connectors.contract import RECORD_BYTES_MAX, Endpoint, SourceConfig
-from scribengin.connectors.kafka.client.connection import TOPIC, KafkaConnectionConfig
+from scribengin.connectors.kafka.client.connection import TOPIC, KafkaConnectionConfig, is_time
 
 EARLIEST: Literal["earliest"] = "earliest"
 LATEST: Literal["latest"] = "latest"
@@ -25,7 +25,8 @@ class KafkaSourceConfig(KafkaConnectionConfig, SourceConfig):
     """Topics to read. Every partition is a stream, `<topic>/<partition>`; new ones are found while the dataflow runs.
 
     A record's key, topic, partition, offset, timestamp, timestamp_type and headers are columns beside its payload. The
-    payload of a tombstone is null, that of an empty value is empty.
+    payload of a tombstone is null, that of an empty value is empty. A timestamp is null where there is none, or none
+    that the column can hold: nanoseconds, where milliseconds belong, are beyond it.
     """
 
     kind: Literal["kafka"]
@@ -47,6 +48,9 @@ class KafkaSourceConfig(KafkaConnectionConfig, SourceConfig):
     """`read_committed`: only what transactions have committed, and nothing behind a transaction that is still open."""
     tombstones: Literal["keep", "drop"] = "keep"
     """`drop`: records without a value are not read."""
+    headers: Literal["keep", "drop"] = "keep"
+    """`drop`: headers are not read, and their column is null. With `keep`, a record with a header whose name is not
+    UTF-8 is a bad one: Kafka's client reads none of its headers then."""
     record_bytes_max: int = Field(default=RECORD_BYTES_MAX, ge=1)
     """A record that takes more, with its key and headers, is a bad one."""
     mirror_offsets: bool = True
@@ -71,8 +75,8 @@ class KafkaSourceConfig(KafkaConnectionConfig, SourceConfig):
     @field_validator("start", "until")
     @classmethod
     def _is_a_place(cls, value: Place | None) -> Place | None:
-        if isinstance(value, str) and value not in (EARLIEST, LATEST):
-            time_ms(value)
+        if isinstance(value, str | int) and value not in (EARLIEST, LATEST) and not is_time(time_ms(value)):
+            raise ValueError(f"Kafka has times from 1970 on, and {value} is none")
         if isinstance(value, dict) and any(offset < 0 for of_topic in value.values() for offset in of_topic.values()):
             raise ValueError("an offset is 0 or more")
         return value

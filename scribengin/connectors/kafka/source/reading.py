@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Literal
 
 import pyarrow as pa
@@ -23,11 +24,15 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.kafka.client.client import Troubles, engine_error, made
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, connection_key, settings
-from scribengin.connectors.kafka.source.columns import to_batch
+from scribengin.connectors.kafka.source.columns import UNREADABLE, to_batch
+from scribengin.connectors.kafka.source.config import KafkaSourceConfig
 from scribengin.errors import RangeGone, SystemUnreachable
 
 BATCH_RECORDS = 2000
 """Messages that become Arrow at once: few enough to stay in the processor's cache, which makes half the speed."""
+BATCH_BYTES = 8 * 1024 * 1024
+"""Or so many bytes of values and keys, with the message that goes beyond them: of large ones 2,000 would fill a worker,
+and a column of Arrow holds 2 GiB."""
 READ_TIMEOUT_S = 20.0
 """A range in which nothing moves for so long cannot be read just now."""
 KEPT_MAX = 8
@@ -46,8 +51,14 @@ class Reading:
     connection: KafkaConnectionConfig
     isolation: Literal["read_committed", "read_uncommitted"]
     tombstones: Literal["keep", "drop"]
+    headers: Literal["keep", "drop"] = "keep"
     fetch_kb: int = 2048
     """How much is asked for at once; four times that is fetched ahead."""
+
+    @classmethod
+    def of(cls, config: KafkaSourceConfig) -> Reading:
+        """As the source's configuration says."""
+        return cls(config, config.isolation, config.tombstones, config.headers)
 
     def settings(self) -> dict[str, object]:
         """What a consumer is made with."""
@@ -94,24 +105,34 @@ class KafkaSplit:
             for messages in tap.read(self.end):
                 wanted = messages if keep else [m for m in messages if m.value() is not None]
                 if wanted:
-                    yield to_batch(wanted, self.topic, self.partition)
+                    yield self._batch(wanted)
+
+    def unreadable(self, rows: pa.RecordBatch | pa.Table) -> dict[int, str]:
+        """Those whose headers the client cannot read. None, where they are not wanted."""
+        headers = rows.column("headers")
+        if self.reading.headers == "drop" or not headers.null_count:
+            return {}
+        return {row: UNREADABLE for row, is_null in enumerate(headers.is_null().to_pylist()) if is_null}
 
     def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
         """Topic, partition and offset. Records say themselves where they stand."""
         return [f"topic {self.topic}, partition {self.partition}, offset {at}" for at in rows.column("offset")]
 
     def sample(self, records_max: int) -> int | None:
-        """The mean size of the first records, in bytes, or None when there are none. Raises as `read`."""
+        """The mean of what the first records take in Arrow, or None when there are none. Raises as `read`."""
         end = min(self.end, self.start + records_max)
         few = replace(self.reading, fetch_kb=_SAMPLE_FETCH_KB)
         with _TAPS.take(replace(self, end=end, reading=few)) as tap:
-            sizes = [len(m) for messages in tap.read(end) for m in messages]
-        return sum(sizes) // len(sizes) + _OVERHEAD_BYTES if sizes else None
+            batches = map(self._batch, tap.read(end))  # one at a time: they may be large
+            sizes = [(batch.num_rows, batch.nbytes) for batch in batches]
+        records = sum(rows for rows, _ in sizes)
+        return sum(size for _, size in sizes) // records if records else None
+
+    def _batch(self, messages: list[Message]) -> pa.RecordBatch:
+        return to_batch(messages, self.topic, self.partition, with_headers=self.reading.headers == "keep")
 
 
 _SAMPLE_FETCH_KB = 64
-_OVERHEAD_BYTES = 48
-"""What a record's other columns take, about."""
 
 
 class PartitionConsumer:
@@ -152,15 +173,17 @@ class PartitionConsumer:
     def read(self, end: int) -> Iterator[list[Message]]:
         """The messages from here to `end`, as they come. Raises as `KafkaSplit.read`."""
         messages: list[Message] = []
+        room = BATCH_BYTES
         while self._before(end):
             if not self._held:
                 self._fetch(end)
-            cut = bisect_left(self._held, end, key=Message.offset)
-            messages += self._held[:cut]
-            self._held = self._held[cut:]
-            if len(messages) >= BATCH_RECORDS:
+            taken, size = self._held_before(end, room)
+            self._held = self._held[len(taken) :]
+            messages += taken
+            room -= size
+            if len(messages) >= BATCH_RECORDS or room <= 0:
                 yield messages
-                messages = []
+                messages, room = [], BATCH_BYTES
         self.at = self._reached[self._place] = end
         if messages:
             yield messages
@@ -171,6 +194,15 @@ class PartitionConsumer:
 
     def _made(self, split: KafkaSplit) -> Consumer:
         return made(Consumer, split.reading.settings(), self._troubles)
+
+    def _held_before(self, end: int, room: int) -> tuple[list[Message], int]:
+        """Those held before `end`, and their size; or the first of them, with the one that fills `room`."""
+        held = self._held[: bisect_left(self._held, end, key=Message.offset)]
+        if (size := _size(held)) < room:
+            return held, size
+        sizes = list(accumulate(_size([message]) for message in held))
+        last = bisect_left(sizes, room)
+        return held[: last + 1], sizes[last]
 
     def _before(self, end: int) -> bool:
         return bool((self._held[0].offset() if self._held else self._passed) < end)
@@ -228,6 +260,11 @@ class PartitionConsumer:
             f"Kafka at {self._bootstrap}, {doing}: nothing came for {READ_TIMEOUT_S:g} s, though offset {end - 1} was "
             "there; it is tried again: see whether the brokers run"
         )
+
+
+def _size(messages: Sequence[Message]) -> int:
+    """The bytes of their values and keys."""
+    return sum(map(len, messages)) + sum(map(len, filter(None, map(Message.key, messages))))
 
 
 _Connection = tuple[str, str, int]

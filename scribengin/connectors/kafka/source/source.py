@@ -177,9 +177,7 @@ class KafkaStreamReader(SourceStreamReader):
         self._latest = int(stream.data.get("latest", 0))
         """The end when the dataflow was first split; 0 for a partition that came later."""
         self._what = f"source '{stream.source}', partition {stream.name}"
-        self._reading = Reading(
-            connection=self._config, isolation=self._config.isolation, tombstones=self._config.tombstones
-        )
+        self._reading = Reading.of(self._config)
         self._sizes: deque[int] = deque(maxlen=_SAMPLES_KEPT)
         self._time_bound: int | None = None
         self._closed = threading.Event()
