@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import re
 import struct
-from collections.abc import Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from scribengin.dataflow.registry.paths import SINKS, STREAM_NODES
 from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowError, RecordTooLarge
 from scribengin.filesystems.fsspec import FsspecDurableFileSystem
 from scribengin.testing import check_sink
+from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
 
 RECORDS = [f"record {number} " + "-" * (number % 7) for number in range(300)]
@@ -69,6 +72,12 @@ class Output:
 
     def payloads(self) -> list[str]:
         return [row["payload"].decode() for row in self.seen()]
+
+    def committed_segments(self) -> list[Path]:
+        return sorted((self.path / "_scribengin" / "committed" / "0").iterdir())
+
+    def merging(self) -> list[Path]:
+        return list((self.path / "_scribengin" / "merging" / "0").iterdir())
 
     def finals(self) -> dict[str, Path]:
         found = {str(path.relative_to(self.path)): path for path in self.path.rglob("part-*")}
@@ -233,19 +242,115 @@ def test_a_round_for_too_many_partitions_is_refused_before_anything_of_the_batch
     assert sorted(output.payloads()) == ["1", "2", "6"]
 
 
-def test_a_damaged_segment_is_never_merged_and_leaves_nothing_behind(registry: Registry, tmp_path: Path) -> None:
+def everywhere(data: bytes) -> bytes:
+    """Not a file of the kind at all."""
+    return b"?" * len(data)
+
+
+def in_its_middle(data: bytes) -> bytes:
+    """Damage within a row group: the footer is as it was."""
+    middle = len(data) // 2
+    return data[:middle] + bytes(byte ^ 0xFF for byte in data[middle : middle + 400]) + data[middle + 400 :]
+
+
+def in_its_footer(data: bytes) -> bytes:
+    """Damage of what says where everything is."""
+    return data[:-40] + b"\xff" * 32 + data[-8:]
+
+
+def in_a_name(data: bytes) -> bytes:
+    """A name of a column is no text any more, wherever it stands."""
+    (kept,) = re.findall(rb"[A-Za-z0-9+/=]{100,}", data)  # Arrow's own copy of the schema
+    damaged = b64encode(b64decode(kept).replace(b"inner", b"i\xffner"))
+    return data.replace(kept, damaged).replace(b"inner", b"i\xffner")
+
+
+def cut_short(data: bytes) -> bytes:
+    """What a disk that lost its end gives, at the same size, so that its size does not tell."""
+    return data[: len(data) // 2] + bytes(len(data) - len(data) // 2)
+
+
+@pytest.mark.parametrize("damage", [everywhere, in_its_middle, in_its_footer, in_a_name])
+def test_a_damaged_segment_is_never_merged_and_leaves_nothing_behind(
+    registry: Registry, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     output = Output(registry, tmp_path / "out", file_format="parquet")
-    output.round(pa.record_batch({"id": [1]}))
-    (segment,) = (tmp_path / "out" / "_scribengin" / "committed" / "0").iterdir()
+    inner = pa.array([{"inner": f"{number}"} for number in range(20_000)])
+    rounds = [pa.record_batch({"payload": inner}), pa.record_batch({"payload": inner.slice(7)})]
+    output.round(rounds[0])
+    output.round(rounds[1])
+    *_, segment = output.committed_segments()
     whole = segment.read_bytes()
-    segment.write_bytes(b"?" * len(whole))
+    segment.write_bytes(damage(whole))
     for _ in range(2):
-        with pytest.raises(DataflowError, match=r"a Parquet file of the sink is damaged: .* restore it"):
+        with pytest.raises(DataflowError, match=rf"^{segment}: damaged Parquet.*; restore the file$"):
             output.merge()
-    assert list((tmp_path / "out" / "_scribengin" / "merging" / "0").iterdir()) == []
+        with pytest.raises(DataflowError, match=rf"^{segment}: damaged Parquet.*; restore the file$"):
+            output.seen()
+    assert output.merging() == []
     segment.write_bytes(whole)
     output.merge()
-    assert [pq.read_table(path).to_pylist() for path in output.finals().values()] == [[{"id": 1}]]
+    assert [pq.read_table(path) for path in output.finals().values()] == [pa.Table.from_batches(rounds)]
+
+
+@pytest.mark.parametrize(
+    ("stop", "occurrence"),
+    [
+        ("files.append", 1),
+        ("files.append", 2),
+        ("files.sync", 1),
+        ("files.close", 1),
+        ("files.sync_directory", 1),
+        ("files.sync_directory", 2),
+    ],
+)
+def test_a_merge_that_fails_in_whatever_way_leaves_nothing_behind(
+    registry: Registry, tmp_path: Path, stop: str, occurrence: int
+) -> None:
+    output = Output(registry, tmp_path / "out")
+    in_three_rounds(output)
+    output.round(payloads(["one more"]))
+    output.round(payloads(["and another"]))
+
+    def no_memory(_stop: str) -> None:
+        raise MemoryError
+
+    with at_failpoint(f"{stop}:before", no_memory, occurrence=occurrence), pytest.raises(MemoryError):
+        output.merge()
+    assert output.merging() == []
+    output.merge()
+    assert output.payloads() == [*RECORDS, "one more", "and another"]
+
+
+@pytest.mark.parametrize("file_format", ["text", "binary"])
+@pytest.mark.parametrize("codec", CODECS[1:])
+@pytest.mark.parametrize("damage", [everywhere, cut_short])
+def test_whoever_reads_a_damaged_file_is_told_which_it_is(
+    registry: Registry, tmp_path: Path, codec: str, file_format: str, damage: Callable[[bytes], bytes]
+) -> None:
+    output = Output(registry, tmp_path / "out", codec=codec, file_format=file_format)
+    output.round(payloads([f"{number * 7919}" for number in range(5_000)]))
+    for look in (output.committed_segments, lambda: list(output.finals().values())):
+        (file,) = look()
+        whole = file.read_bytes()
+        file.write_bytes(damage(whole))
+        with pytest.raises(DataflowError, match=rf"^{file}: damaged {codec}.*; restore the file$"):
+            output.seen()
+        file.write_bytes(whole)
+        output.merge()
+        assert len(output.seen()) == 5_000
+
+
+def test_frames_that_are_cut_off_are_told_with_their_file(registry: Registry, tmp_path: Path) -> None:
+    output = Output(registry, tmp_path / "out", file_format="binary")
+    output.round(payloads(["whole", "cut"]))
+    (segment,) = output.committed_segments()
+    segment.write_bytes(segment.read_bytes()[:-1])
+    with pytest.raises(DataflowError, match=rf"^{segment} ends in the middle of a frame: 6 bytes are left"):
+        output.seen()
+    segment.write_bytes(b"\xff" * 5)
+    with pytest.raises(DataflowError, match=rf"^{segment}: the frame at byte 0 says that it is 4,294,967,295 bytes"):
+        output.seen()
 
 
 def test_many_slow_partitions_beside_a_busy_one_leave_a_small_manifest(registry: Registry, tmp_path: Path) -> None:

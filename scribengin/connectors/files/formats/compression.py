@@ -23,8 +23,8 @@ from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.frames import HEAD_BYTES, frame_ends, frame_size
 from scribengin.connectors.files.formats.growing import RECORD, SHOWN_BYTES, Framing, decoded, refused
 from scribengin.connectors.files.formats.lines import BLOCK_BYTES, LINE_BYTES_MAX, NEWLINE, newlines, too_large
-from scribengin.connectors.files.formats.reading import FileReading, FileToRead, RangeFile, Scanned
-from scribengin.connectors.files.formats.writing import Content, FileEncoder, PlainWriting, Write
+from scribengin.connectors.files.formats.reading import FileReading, FileToRead, RangeFile, Scanned, damage
+from scribengin.connectors.files.formats.writing import Content, FileEncoder, PlainWriting, Write, WrittenFile
 from scribengin.errors import DataflowError
 
 Codec = Literal["gzip", "bz2", "zstd", "lz4"]
@@ -350,9 +350,16 @@ class CompressedWriting(PlainWriting):
     def encoder(self, first: Content, write: Write) -> FileEncoder:
         return _CompressingEncoder(self._codec, write)
 
-    def batches(self, blocks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
-        with pa.CompressedInputStream(pa.PythonFile(_Blocks(blocks), "r"), self._codec) as stream:
-            yield from self._inner.batches(iter(lambda: bytes(stream.read(io.DEFAULT_BUFFER_SIZE * 128)), b""))
+    def batches(self, file: WrittenFile) -> Iterator[pa.RecordBatch]:
+        return self._inner.batches(WrittenFile(file.path, self._decompressed(file)))
+
+    def _decompressed(self, file: WrittenFile) -> Iterator[bytes]:
+        with (
+            damage(file.path, f"{self._codec}, or not complete"),
+            pa.CompressedInputStream(pa.PythonFile(_Blocks(file.blocks), "r"), self._codec) as stream,
+        ):
+            while block := bytes(stream.read(BLOCK_BYTES)):
+                yield block
 
 
 class Outlet(io.RawIOBase):

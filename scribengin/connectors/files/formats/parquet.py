@@ -24,11 +24,12 @@ from scribengin.connectors.files.formats.reading import (
     RangeFile,
     Scanned,
     cut_rows,
+    damage,
     mark_of,
     read_planned,
     same_columns,
 )
-from scribengin.connectors.files.formats.writing import Content, FileEncoder, FileWriting, Write
+from scribengin.connectors.files.formats.writing import Content, FileEncoder, FileWriting, Write, WrittenFile
 from scribengin.errors import ConfigInvalid, DataflowError
 from scribengin.filesystems.contract import FileInfo
 
@@ -100,7 +101,7 @@ class ParquetSplit:
         return [f"{self.path}, row {self.first + index + 1}" for index in indices]
 
     def _rows(self, read: Callable[[int, int], bytes]) -> Iterator[pa.RecordBatch]:
-        with _damage(self.path, f"rows {self.first} to {self.end}"):
+        with damage(self.path, f"Parquet in rows {self.first} to {self.end}"):
             source = pa.PythonFile(RangeFile(read, self.file_bytes), "r")
             file = pq.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
             left = self.records
@@ -227,7 +228,7 @@ def is_complete(file: FileToRead) -> bool:
 
 def read_footer(file: FileToRead) -> Footer:
     """What a complete file says of itself. Raises DataflowError for damage, FileNotFoundError."""
-    with _damage(file.url, f"the footer that ends at byte {file.size_bytes}"):
+    with damage(file.url, f"Parquet in the footer that ends at byte {file.size_bytes}"):
         return _footer(pq.ParquetFile(pa.PythonFile(RangeFile(file.read, file.size_bytes), "r")))
 
 
@@ -274,21 +275,6 @@ def _differences(found: pa.Schema, wanted: pa.Schema) -> str:
     return ", ".join(told)
 
 
-class _damage:  # noqa: N801  used as a function
-    """Turn what Arrow raises about a file into one line. FileNotFoundError stays."""
-
-    def __init__(self, url: str, where: str) -> None:
-        self._url = url
-        self._where = where
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, (OSError, pa.ArrowException)) and not isinstance(error, FileNotFoundError):
-            why = str(error).partition("\n")[0]
-            raise DataflowError(f"{self._url}: damaged Parquet in {self._where}: {why}; restore the file") from error
-
-
 class ParquetWriting(FileWriting):
     """Parquet, each column compressed with `codec`. A file has one schema, and so has what is merged into one."""
 
@@ -309,25 +295,25 @@ class ParquetWriting(FileWriting):
     def encoder(self, first: Content, write: Write) -> FileEncoder:
         return _ParquetEncoder(first.schema, self._codec, write)
 
-    def join(self, contents: Sequence[Iterator[bytes]], write: Write) -> int:
-        file = _opened(contents[0])
-        encoder = _ParquetEncoder(file.schema_arrow, self._codec, write)
+    def join(self, files: Sequence[WrittenFile], write: Write) -> int:
+        schema, batches = _opened(files[0])
+        encoder = _ParquetEncoder(schema, self._codec, write)
         taken = 0
         try:
-            while encoder.is_of(file.schema_arrow):
-                for batch in file.iter_batches():
+            while encoder.is_of(schema):
+                for batch in batches:
                     encoder.append(batch)
                 taken += 1
-                if taken == len(contents):
+                if taken == len(files):
                     break
-                file = _opened(contents[taken])
+                schema, batches = _opened(files[taken])
             encoder.finish()
         finally:
             encoder.abandon()
         return taken
 
-    def batches(self, blocks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
-        yield from _opened(blocks).iter_batches()
+    def batches(self, file: WrittenFile) -> Iterator[pa.RecordBatch]:
+        return _opened(file)[1]
 
 
 class _ParquetEncoder(FileEncoder):
@@ -365,9 +351,15 @@ class _ParquetEncoder(FileEncoder):
         self.waiting_bytes = 0
 
 
-def _opened(blocks: Iterator[bytes]) -> pq.ParquetFile:
-    """A segment or a final file, read whole: a Parquet file is read from its end."""
-    try:
-        return pq.ParquetFile(pa.BufferReader(b"".join(blocks)))
-    except pa.ArrowInvalid as error:
-        raise DataflowError(f"a Parquet file of the sink is damaged: {error}; restore it from elsewhere") from None
+def _opened(file: WrittenFile) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """A segment or a final file, read whole: a Parquet file is read from its end. Raises DataflowError for damage, as
+    its batches do."""
+    with damage(file.path, "Parquet in its footer"):
+        opened = pq.ParquetFile(pa.BufferReader(b"".join(file.blocks)))
+        plain_schema(opened.schema_arrow)  # which asks for all names
+    return opened.schema_arrow, _rows_of(opened, file.path)
+
+
+def _rows_of(file: pq.ParquetFile, path: str) -> Iterator[pa.RecordBatch]:
+    with damage(path, "Parquet in its rows"):
+        yield from file.iter_batches()
