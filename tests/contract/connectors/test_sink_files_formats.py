@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import re
 import struct
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from scribengin.connectors.files.sink import sink as sink_module
 from scribengin.dataflow.registry.paths import SINKS, STREAM_NODES
 from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowError, RecordTooLarge
 from scribengin.filesystems.fsspec import FsspecDurableFileSystem
+from scribengin.filesystems.local import LocalFileSystem
 from scribengin.testing import check_sink
 from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
@@ -339,6 +341,28 @@ def test_whoever_reads_a_damaged_file_is_told_which_it_is(
         file.write_bytes(whole)
         output.merge()
         assert len(output.seen()) == 5_000
+
+
+@pytest.mark.parametrize("settings", [{}, {"codec": "gzip"}, {"codec": "bz2"}, {"file_format": "parquet"}])
+def test_a_final_file_that_its_system_drops_under_a_reader_is_told_as_taken_away(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    """As HDFS does."""
+    output = Output(registry, tmp_path / "out", **settings)
+    output.round(payloads(RECORDS))
+    output.merge()
+    (final,) = output.finals().values()
+
+    def dropped(_files: LocalFileSystem, paths: Sequence[str]) -> list[Iterator[bytes]]:
+        def blocks(path: str) -> Iterator[bytes]:
+            yield Path(path).read_bytes()[:100]
+            raise FileNotFoundError(errno.ENOENT, "was removed while it was read", path)
+
+        return [blocks(path) for path in paths]
+
+    monkeypatch.setattr(LocalFileSystem, "snapshots", dropped)
+    with pytest.raises(DataflowError, match=rf"^{final} was taken away while the stream was read; read it again$"):
+        output.seen()
 
 
 def test_frames_that_are_cut_off_are_told_with_their_file(registry: Registry, tmp_path: Path) -> None:

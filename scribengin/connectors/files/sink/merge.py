@@ -269,15 +269,18 @@ def visible_files(
     """
     finals, segments = _snapshot(files, layout, registry, node)
     for name in finals:
-        try:
-            path = f"{layout.root}/{name}"
-            yield name.rpartition("/")[2].partition(".")[2], WrittenFile(path, files.snapshots([path])[0])
-        except FileNotFoundError:
-            raise DataflowError(
-                f"{layout.root}/{name} was taken away while the stream was read; read it again"
-            ) from None
+        path = f"{layout.root}/{name}"
+        yield name.rpartition("/")[2].partition(".")[2], WrittenFile(path, _final(files, path))
     for key, content in segments:
         yield key.suffix, WrittenFile(f"{layout.committed}/{key.name}", iter([content]))
+
+
+def _final(files: DurableFileSystem, path: str) -> Iterator[bytes]:
+    """The blocks of a final file, which may be taken away before, or while, they are read."""
+    try:
+        yield from files.snapshots([path])[0]
+    except FileNotFoundError:
+        raise DataflowError(f"{path} was taken away while the stream was read; read it again") from None
 
 
 def _finals(files: DurableFileSystem, layout: StreamLayout) -> list[str]:
