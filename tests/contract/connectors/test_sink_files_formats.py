@@ -409,17 +409,19 @@ def test_every_format_keeps_what_a_sink_promises(registry: Registry, tmp_path: P
     check_sink(lambda: open_sink("out", config, environment), registry, of_columns=config.format == "columns")
 
 
-@pytest.mark.parametrize("protocol", ["memory", "file"])
+@pytest.mark.parametrize(("protocol", "name"), [("memory", "out"), ("memory", "out::zip"), ("file", "out")])
 def test_what_fsspec_opens_keeps_what_a_sink_promises(
-    registry: Registry, tmp_path: Path, protocol: str, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, tmp_path: Path, protocol: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if protocol == "file":  # which a path or URL opens with plain system calls
         files = FsspecDurableFileSystem(fsspec.filesystem("file"))
         monkeypatch.setattr(sink_module, "durable_file_system", lambda path: (files, path))
-    url = str(tmp_path / "out") if protocol == "file" else f"memory://{tmp_path.name}/out"
+    url = str(tmp_path / name) if protocol == "file" else f"memory://{tmp_path.name}/{name}"
     config = FileSinkConfig(kind="hdfs", path=url, merge_bytes=100, merge_age_s=0)
     environment = Environment(registry=registry, dataflow="formats", nodes=STREAM_NODES)
     check_sink(lambda: open_sink("out", config, environment), registry)
+    finals = fsspec.filesystem(protocol).glob(f"{url.rpartition('/')[0]}/*/part-*")
+    assert {path.split("/")[-2] for path in finals} == {name}
 
 
 @pytest.mark.parametrize(
