@@ -173,6 +173,32 @@ def test_a_column_more_is_another_parquet_file(registry: Registry, tmp_path: Pat
         output.writer.write(pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([]))))
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.struct([]),
+        pa.list_(pa.struct([("x", pa.struct([]))])),
+        pa.map_(pa.string(), pa.struct([])),
+        pa.month_day_nano_interval(),
+        pa.dense_union([pa.field("x", pa.int32())]),
+    ],
+    ids=str,
+)
+def test_a_column_that_parquet_does_not_hold_is_refused_before_anything_is_staged(
+    registry: Registry, tmp_path: Path, kind: pa.DataType
+) -> None:
+    output = Output(registry, tmp_path / "out", file_format="parquet")
+    good = pa.record_batch({"id": [1]})
+    output.writer.write(good)
+    bad = pa.RecordBatch.from_arrays([pa.array([1]), pa.nulls(1, kind)], ["id", "odd"])
+    said = re.escape(f"column 'odd' is {kind}, which Parquet does not hold: cast it, or leave it out")
+    for take in (output.writer.check, output.writer.write):
+        with pytest.raises(ConfigInvalid, match=said):
+            take(bad)
+    output.round(good)
+    assert [row["id"] for row in output.seen()] == [1, 1]
+
+
 def test_another_format_in_the_same_directory_begins_a_file_of_its_own(registry: Registry, tmp_path: Path) -> None:
     Output(registry, tmp_path / "out").round(payloads(["a"]))
     Output(registry, tmp_path / "out", codec="gzip").round(payloads(["b"]))

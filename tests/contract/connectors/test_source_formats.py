@@ -28,6 +28,7 @@ from scribengin.connectors.files.formats.reading import FileToRead
 from scribengin.connectors.files.source import stream as module
 from scribengin.dataflow.round.bad_records import Piece
 from scribengin.errors import ConfigInvalid, DataflowError, RecordTooLarge, SourceMissing, TransformationFailed
+from scribengin.filesystems.local import LocalFileSystem
 
 ALL = RoundLimits(10**6, 10**9)
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -376,6 +377,52 @@ def test_a_file_of_other_columns_is_an_error_that_says_which(tmp_path: Path) -> 
         match=r"b\.parquet has other columns .*: name is missing, more is too many, id is string and not int64",
     ):
         reader.plan(reader.initial_position(), ALL)
+
+
+def doubled_in_a_struct() -> pa.Table:
+    inner = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["twin", "twin"])
+    return pa.table({"id": pa.ListArray.from_arrays([0, 1], inner)})
+
+
+@pytest.mark.parametrize(
+    "doubled",
+    [pa.table([[1], [2], ["x"]], names=["twin", "twin", "id"]), doubled_in_a_struct()],
+    ids=["plain", "struct"],
+)
+def test_a_file_with_two_columns_of_one_name_is_refused(tmp_path: Path, doubled: pa.Table) -> None:
+    said = (
+        rf"^{tmp_path}/a\.parquet has two columns named 'twin', and columns are told by their names: give one another"
+    )
+    pq.write_table(doubled, tmp_path / "a.parquet")
+    settings = {"kind": "hdfs", "path": str(tmp_path), "file_format": "parquet"}
+    source = FileSource("in", FileSourceConfig.parse(settings, source="a test"), SYSTEM_CLOCK)
+    with pytest.raises(DataflowError, match=said):
+        _ = source.schema
+    pq.write_table(table(0, 1), tmp_path / "like.parquet")
+    reader = open_reader(tmp_path, file_format="parquet", schema_file=str(tmp_path / "like.parquet"))
+    with pytest.raises(DataflowError, match=said):
+        reader.plan(reader.initial_position(), ALL)
+
+
+def test_the_file_whose_columns_are_the_sources_may_be_damaged_or_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(table(0, 1), tmp_path / "a.parquet")
+    data = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "a.parquet").write_bytes(data[:-40] + b"\xff" * 32 + data[-8:])
+    settings = {"kind": "hdfs", "path": str(tmp_path), "file_format": "parquet"}
+    source = FileSource("in", FileSourceConfig.parse(settings, source="a test"), SYSTEM_CLOCK)
+    with pytest.raises(DataflowError, match=rf"^{tmp_path}/a\.parquet: damaged Parquet in the footer"):
+        _ = source.schema
+    pq.write_table(table(0, 1), tmp_path / "b.parquet")
+    read = LocalFileSystem.read
+
+    def deleted(files: LocalFileSystem, path: str, start: int, end: int) -> bytes:
+        (tmp_path / "a.parquet").unlink(missing_ok=True)  # since it was found
+        return read(files, path, start, end)
+
+    monkeypatch.setattr(LocalFileSystem, "read", deleted)
+    assert source.schema == table(0, 1).schema
 
 
 def test_a_parquet_file_waits_for_its_end_and_one_without_is_an_error(tmp_path: Path) -> None:

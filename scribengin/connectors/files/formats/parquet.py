@@ -5,10 +5,10 @@ As a sink: the output's own columns. Merging rewrites row groups, and never make
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,6 +36,7 @@ from scribengin.filesystems.contract import FileInfo
 _MAGIC = b"PAR1"
 _ENCRYPTED = b"PARE"
 _FOOTERS_KEPT = 256
+_SCHEMAS_KEPT = 64
 _BATCH_ROWS = 64 * 1024
 _BATCH_BYTES = 64 * 1024 * 1024
 _BUFFER_BYTES = 4 * 1024 * 1024
@@ -227,9 +228,15 @@ def is_complete(file: FileToRead) -> bool:
 
 
 def read_footer(file: FileToRead) -> Footer:
-    """What a complete file says of itself. Raises DataflowError for damage, FileNotFoundError."""
+    """What a complete file says of itself. Raises DataflowError for damage and for columns of one name,
+    FileNotFoundError."""
     with damage(file.url, f"Parquet in the footer that ends at byte {file.size_bytes}"):
-        return _footer(pq.ParquetFile(pa.PythonFile(RangeFile(file.read, file.size_bytes), "r")))
+        footer = _footer(pq.ParquetFile(pa.PythonFile(RangeFile(file.read, file.size_bytes), "r")))
+    if (doubled := _twice(footer.schema)) is not None:
+        raise DataflowError(
+            f"{file.url} has two columns named '{doubled}', and columns are told by their names: give one another name"
+        )
+    return footer
 
 
 def _footer(file: pq.ParquetFile) -> Footer:
@@ -239,6 +246,14 @@ def _footer(file: pq.ParquetFile) -> Footer:
         groups.append(RowGroup(first, group.num_rows, group.total_byte_size))
         first += group.num_rows
     return Footer(plain_schema(file.schema_arrow), tuple(groups))
+
+
+def _twice(fields: Iterable[pa.Field]) -> str | None:
+    """A name that two of the fields have, or two fields of a struct in them."""
+    fields = list(fields)
+    counts = Counter(field.name for field in fields)
+    inner = (_twice(map(field.type.field, range(field.type.num_fields))) for field in fields)
+    return next((name for name in counts if counts[name] > 1), None) or next(filter(None, inner), None)
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -287,6 +302,10 @@ class ParquetWriting(FileWriting):
     def check(self, batch: pa.RecordBatch, *, what: str) -> None:
         if not batch.num_columns:
             raise ConfigInvalid(f"{what}: the output has no columns beside those of its partitions; select some")
+        if (odd := _not_held(batch.schema)) is not None:
+            raise ConfigInvalid(
+                f"{what}: column '{odd.name}' is {odd.type}, which Parquet does not hold: cast it, or leave it out"
+            )
 
     def content(self, batch: pa.RecordBatch, *, what: str) -> pa.RecordBatch:
         self.check(batch, what=what)
@@ -314,6 +333,17 @@ class ParquetWriting(FileWriting):
 
     def batches(self, file: WrittenFile) -> Iterator[pa.RecordBatch]:
         return _opened(file)[1]
+
+
+@lru_cache(maxsize=_SCHEMAS_KEPT)
+def _not_held(schema: pa.Schema) -> pa.Field | None:
+    """A column that cannot stand in a Parquet file: Arrow knows when it begins one."""
+    for field in schema:
+        try:
+            pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
+        except pa.ArrowException:
+            return field
+    return None
 
 
 class _ParquetEncoder(FileEncoder):
