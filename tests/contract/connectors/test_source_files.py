@@ -71,6 +71,30 @@ def test_directories_are_read_whole_but_for_what_is_hidden(tmp_path: Path, clock
     assert read(reader, reader.initial_position())[0] == ["a/b/c.txt", "d.txt"]
 
 
+def test_links_that_lead_nowhere_are_passed_over(tmp_path: Path, clock: LaterClock) -> None:
+    data = tmp_path / "data"
+    (data / "deeper").mkdir(parents=True)
+    (data / "a.txt").write_text("a\n")
+    (data / "deeper" / "b.txt").write_text("b\n")
+    links = {"itself": "itself", "to": "fro", "fro": "to", "gone": "nothing", "below": "a.txt/x", "good": "a.txt"}
+    for name, target in links.items():
+        (data / name).symlink_to(target)
+        (data / "deeper" / name).symlink_to(f"../{target}")
+    reader = reader_of(open_files(data, clock))
+    found, position = read(reader, reader.initial_position())
+    assert sorted(found) == ["a", "a", "a", "b"]
+    assert list(position["finished"]) == ["a.txt", "deeper/b.txt", "deeper/good", "good"]
+
+
+def test_what_cannot_be_looked_at_is_told_by_its_name(tmp_path: Path, clock: LaterClock) -> None:
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / "link").symlink_to("x" * 300)  # which no name can be
+    reader = reader_of(open_files(tmp_path, clock))
+    said = f"^cannot look for files in {tmp_path}: {tmp_path}/deeper/link: File name too long; make that possible"
+    with pytest.raises(DataflowError, match=said):
+        reader.plan(reader.initial_position(), ALL)
+
+
 def test_names_on_their_way_are_not_there_yet(tmp_path: Path, clock: LaterClock) -> None:
     """As `hdfs dfs -put`, Hadoop's committers, Flume and Flink have them."""
     ways = ("x._COPYING_", "y.tmp", "z.inprogress", "part-0.inprogress.4f2a", "_temporary/0/part-0", "day.tmp/a")
