@@ -219,7 +219,11 @@ class FsspecDurableFileSystem(FsspecFileSystem, DurableFileSystem):
                 raise FileExistsError(errno.EEXIST, "is there already", to)
             self._fs.rm_file(path)  # the copy was made, and its maker died before it could delete
             return
-        self._fs.mv(path, to)
+        if self._protocol in RENAMING:
+            self._fs.mv(path, to)
+            return
+        self._fs.cp_file(path, to)  # where there is no rename, `mv` takes the path for a pattern, and deletes by it
+        self._fs.rm_file(path)
 
     def _equal(self, path: str, other: str) -> bool:
         return all(a == b for a, b in zip_longest(*self.snapshots([path, other])))

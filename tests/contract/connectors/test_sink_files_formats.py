@@ -435,7 +435,10 @@ def test_every_format_keeps_what_a_sink_promises(registry: Registry, tmp_path: P
     check_sink(lambda: open_sink("out", config, environment), registry, of_columns=config.format == "columns")
 
 
-@pytest.mark.parametrize(("protocol", "name"), [("memory", "out"), ("memory", "out::zip"), ("file", "out")])
+@pytest.mark.parametrize(
+    ("protocol", "name"),
+    [("memory", "out"), ("memory", "out::zip"), ("memory", "out[1]?*"), ("file", "out"), ("file", "out[1]?*")],
+)
 def test_what_fsspec_opens_keeps_what_a_sink_promises(
     registry: Registry, tmp_path: Path, protocol: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
