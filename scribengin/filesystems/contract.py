@@ -277,6 +277,8 @@ def clear_errors(act: str, path: str) -> Iterator[None]:
         raise SystemUnreachable(f"cannot {act} {path}: {error}; a task tries again until its system answers") from error
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
+        if str(error.filename).startswith(f"{path}/"):
+            why = f"{error.filename}: {why}"  # what is in the way, of all that is below
         if is_full(error):
             raise OutOfRoom(f"cannot {act} {path}: {why}; it goes on when there is room") from error
         raise DataflowError(f"cannot {act} {path}: {why}; make that possible, and start the dataflow again") from error

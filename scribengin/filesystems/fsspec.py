@@ -33,6 +33,7 @@ OBJECT_STORES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", 
 """A file appears whole, once it is complete, and is moved by a copy that appears whole, and a deletion."""
 RENAMING = frozenset({"file", "local", "sftp", "ssh", "smb"})
 """Files are moved by a rename of the server's."""
+_SEAM = "::"
 _BLOCK_BYTES = 1024 * 1024
 _MS_PER_S = 1000
 _MODIFIED_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modificationTime", "modified")
@@ -45,12 +46,28 @@ def open_url(url: str) -> tuple[FileSystem, str]:
     """The file system of a URL, and the path in it. Raises ConfigInvalid when fsspec does not know the protocol or
     misses a package for it."""
     protocol = url.partition("://")[0]
+    opened, below = _unjoined(url)
     try:
-        fs, path = url_to_fs(url)
+        fs, path = url_to_fs(opened)
     except (ValueError, ImportError) as error:
         raise ConfigInvalid(f"'{protocol}://' cannot be opened here: {error}") from None
     kind = FsspecDurableFileSystem if protocol in OBJECT_STORES | RENAMING else FsspecFileSystem
-    return kind(fs), str(path)
+    return kind(fs), f"{str(path).rstrip('/')}/{below}" if below else str(path)
+
+
+def _unjoined(url: str) -> tuple[str, str]:
+    """What fsspec is to open of a URL, and the path below it. Within a path it takes `::` for the seam of two URLs, and
+    a name may hold that. Raises ConfigInvalid where it is a seam."""
+    protocol, _, path = url.partition("://")
+    plain, seam, rest = path.partition(_SEAM)
+    if not seam:
+        return url, ""
+    if "://" in rest:
+        raise ConfigInvalid(
+            f"{url} is a URL within another one, and packed files are not read: name files that are not packed"
+        )
+    folder = plain.rpartition("/")[0]
+    return f"{protocol}://{folder}", path[len(folder) :].lstrip("/")
 
 
 class FsspecFileSystem(FileSystem):
@@ -202,7 +219,11 @@ class FsspecDurableFileSystem(FsspecFileSystem, DurableFileSystem):
                 raise FileExistsError(errno.EEXIST, "is there already", to)
             self._fs.rm_file(path)  # the copy was made, and its maker died before it could delete
             return
-        self._fs.mv(path, to)
+        if self._protocol in RENAMING:
+            self._fs.mv(path, to)
+            return
+        self._fs.cp_file(path, to)  # where there is no rename, `mv` takes the path for a pattern, and deletes by it
+        self._fs.rm_file(path)
 
     def _equal(self, path: str, other: str) -> bool:
         return all(a == b for a, b in zip_longest(*self.snapshots([path, other])))

@@ -15,6 +15,8 @@ from scribengin.filesystems.contract import HIDDEN, FileInfo, NewFile, TreeFileS
 
 _BLOCK_BYTES = 1024 * 1024
 _NS_PER_MS = 1_000_000
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+"""Removed since its directory was read, or a link that leads nowhere: to what is gone, through a file, in a circle."""
 
 
 class LocalFileSystem(TreeFileSystem):
@@ -147,8 +149,9 @@ def _walk(directory: str, prefix: str, depth_max: int | None) -> Iterator[FileIn
                         yield from _walk(entry.path, f"{prefix}{entry.name}/", deeper)
                 elif entry.is_file():
                     yield _info(prefix + entry.name, entry.path)
-            except FileNotFoundError:
-                continue  # removed since the directory was read, so it is not there
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    raise
 
 
 def _info(name: str, file: str | int) -> FileInfo:

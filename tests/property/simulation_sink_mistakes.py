@@ -183,7 +183,7 @@ SINK_MISTAKES: dict[Mistake, SinkAim] = {
     shows_in_prepare: SinkAim(0, _FILES, "nothing is seen before it is committed"),
     forgets_to_complete_in_recover: SinkAim(5, _FILES, "nothing acknowledged is lost"),
     leaves_what_the_dead_staged: SinkAim(7, _FILES, "what is staged is completed or dropped"),
-    lets_the_stale_delete: SinkAim(7, _FILES, "", *(("zombie", "sink.recover:before"),) * 2),
+    lets_the_stale_delete: SinkAim(24, _FILES, "", *(("zombie", "sink.recover:before"),) * 2),
     drops_what_was_decided: SinkAim(5, _FILES, ""),
     ends_in_the_cache: SinkAim(38, _FILES, "the disk lost it, restore it from elsewhere|records stay as they are"),
     asks_for_no_decision: SinkAim(4, _KAFKA, "is prepared, and only .* can say whether it was committed there"),

@@ -112,6 +112,20 @@ def what_was_removed_is_gone(files: DurableFileSystem, root: str) -> None:
     expect_equal((files.size(f"{root}/f"), files.names(root)), (None, []), "a file that was removed")
 
 
+def a_name_is_no_pattern(files: DurableFileSystem, root: str) -> None:
+    """It may hold what patterns are made of, and means itself alone."""
+    odd, meant_by_a_pattern = f"{root}/a[1]?*", f"{root}/a1b"
+    for directory in (odd, meant_by_a_pattern):
+        files.make_directories(directory)
+        write_file(files, f"{directory}/f", directory.encode())
+    expect_equal([info.name for info in files.find(odd)], ["f"], "what find() finds below a[1]?*")
+    files.rename(f"{odd}/f", f"{odd}/g")
+    both = contents(files, f"{odd}/g", f"{meant_by_a_pattern}/f")
+    expect_equal(both, [odd.encode(), meant_by_a_pattern.encode()], "what a[1]?*/g and a1b/f hold after a move to g")
+    files.remove(f"{odd}/g")
+    expect_equal((files.names(odd), files.names(meant_by_a_pattern)), ([], ["f"]), "names after a[1]?*/g was removed")
+
+
 def hidden_files_are_nobodys_input_and_depth_is_kept(files: DurableFileSystem, root: str) -> None:
     """Names that begin with a dot or an underscore, of files and of directories."""
     for name in ("a", "x/b", "x/y/c", "_hidden/d", ".e", "x/_f"):
@@ -220,6 +234,7 @@ FILE_SYSTEM_CHECKS: tuple[Check, ...] = (
     a_lasting_identity_outlives_a_move,
     what_is_not_there_is_said_to_be_missing,
     what_was_removed_is_gone,
+    a_name_is_no_pattern,
     hidden_files_are_nobodys_input_and_depth_is_kept,
     a_file_that_is_given_up_can_be_closed_and_removed,
     a_place_has_one_name,

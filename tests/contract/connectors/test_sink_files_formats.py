@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
+import re
 import struct
-from collections.abc import Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,9 @@ from scribengin.connectors.files.sink import sink as sink_module
 from scribengin.dataflow.registry.paths import SINKS, STREAM_NODES
 from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowError, RecordTooLarge
 from scribengin.filesystems.fsspec import FsspecDurableFileSystem
+from scribengin.filesystems.local import LocalFileSystem
 from scribengin.testing import check_sink
+from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
 
 RECORDS = [f"record {number} " + "-" * (number % 7) for number in range(300)]
@@ -69,6 +74,12 @@ class Output:
 
     def payloads(self) -> list[str]:
         return [row["payload"].decode() for row in self.seen()]
+
+    def committed_segments(self) -> list[Path]:
+        return sorted((self.path / "_scribengin" / "committed" / "0").iterdir())
+
+    def merging(self) -> list[Path]:
+        return list((self.path / "_scribengin" / "merging" / "0").iterdir())
 
     def finals(self) -> dict[str, Path]:
         found = {str(path.relative_to(self.path)): path for path in self.path.rglob("part-*")}
@@ -162,6 +173,32 @@ def test_a_column_more_is_another_parquet_file(registry: Registry, tmp_path: Pat
         output.writer.write(pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([]))))
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.struct([]),
+        pa.list_(pa.struct([("x", pa.struct([]))])),
+        pa.map_(pa.string(), pa.struct([])),
+        pa.month_day_nano_interval(),
+        pa.dense_union([pa.field("x", pa.int32())]),
+    ],
+    ids=str,
+)
+def test_a_column_that_parquet_does_not_hold_is_refused_before_anything_is_staged(
+    registry: Registry, tmp_path: Path, kind: pa.DataType
+) -> None:
+    output = Output(registry, tmp_path / "out", file_format="parquet")
+    good = pa.record_batch({"id": [1]})
+    output.writer.write(good)
+    bad = pa.RecordBatch.from_arrays([pa.array([1]), pa.nulls(1, kind)], ["id", "odd"])
+    said = re.escape(f"column 'odd' is {kind}, which Parquet does not hold: cast it, or leave it out")
+    for take in (output.writer.check, output.writer.write):
+        with pytest.raises(ConfigInvalid, match=said):
+            take(bad)
+    output.round(good)
+    assert [row["id"] for row in output.seen()] == [1, 1]
+
+
 def test_another_format_in_the_same_directory_begins_a_file_of_its_own(registry: Registry, tmp_path: Path) -> None:
     Output(registry, tmp_path / "out").round(payloads(["a"]))
     Output(registry, tmp_path / "out", codec="gzip").round(payloads(["b"]))
@@ -233,19 +270,137 @@ def test_a_round_for_too_many_partitions_is_refused_before_anything_of_the_batch
     assert sorted(output.payloads()) == ["1", "2", "6"]
 
 
-def test_a_damaged_segment_is_never_merged_and_leaves_nothing_behind(registry: Registry, tmp_path: Path) -> None:
+def everywhere(data: bytes) -> bytes:
+    """Not a file of the kind at all."""
+    return b"?" * len(data)
+
+
+def in_its_middle(data: bytes) -> bytes:
+    """Damage within a row group: the footer is as it was."""
+    middle = len(data) // 2
+    return data[:middle] + bytes(byte ^ 0xFF for byte in data[middle : middle + 400]) + data[middle + 400 :]
+
+
+def in_its_footer(data: bytes) -> bytes:
+    """Damage of what says where everything is."""
+    return data[:-40] + b"\xff" * 32 + data[-8:]
+
+
+def in_a_name(data: bytes) -> bytes:
+    """A name of a column is no text any more, wherever it stands."""
+    (kept,) = re.findall(rb"[A-Za-z0-9+/=]{100,}", data)  # Arrow's own copy of the schema
+    damaged = b64encode(b64decode(kept).replace(b"inner", b"i\xffner"))
+    return data.replace(kept, damaged).replace(b"inner", b"i\xffner")
+
+
+def cut_short(data: bytes) -> bytes:
+    """What a disk that lost its end gives, at the same size, so that its size does not tell."""
+    return data[: len(data) // 2] + bytes(len(data) - len(data) // 2)
+
+
+@pytest.mark.parametrize("damage", [everywhere, in_its_middle, in_its_footer, in_a_name])
+def test_a_damaged_segment_is_never_merged_and_leaves_nothing_behind(
+    registry: Registry, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     output = Output(registry, tmp_path / "out", file_format="parquet")
-    output.round(pa.record_batch({"id": [1]}))
-    (segment,) = (tmp_path / "out" / "_scribengin" / "committed" / "0").iterdir()
+    inner = pa.array([{"inner": f"{number}"} for number in range(20_000)])
+    rounds = [pa.record_batch({"payload": inner}), pa.record_batch({"payload": inner.slice(7)})]
+    output.round(rounds[0])
+    output.round(rounds[1])
+    *_, segment = output.committed_segments()
     whole = segment.read_bytes()
-    segment.write_bytes(b"?" * len(whole))
+    segment.write_bytes(damage(whole))
     for _ in range(2):
-        with pytest.raises(DataflowError, match=r"a Parquet file of the sink is damaged: .* restore it"):
+        with pytest.raises(DataflowError, match=rf"^{segment}: damaged Parquet.*; restore the file$"):
             output.merge()
-    assert list((tmp_path / "out" / "_scribengin" / "merging" / "0").iterdir()) == []
+        with pytest.raises(DataflowError, match=rf"^{segment}: damaged Parquet.*; restore the file$"):
+            output.seen()
+    assert output.merging() == []
     segment.write_bytes(whole)
     output.merge()
-    assert [pq.read_table(path).to_pylist() for path in output.finals().values()] == [[{"id": 1}]]
+    assert [pq.read_table(path) for path in output.finals().values()] == [pa.Table.from_batches(rounds)]
+
+
+@pytest.mark.parametrize(
+    ("stop", "occurrence"),
+    [
+        ("files.append", 1),
+        ("files.append", 2),
+        ("files.sync", 1),
+        ("files.close", 1),
+        ("files.sync_directory", 1),
+        ("files.sync_directory", 2),
+    ],
+)
+def test_a_merge_that_fails_in_whatever_way_leaves_nothing_behind(
+    registry: Registry, tmp_path: Path, stop: str, occurrence: int
+) -> None:
+    output = Output(registry, tmp_path / "out")
+    in_three_rounds(output)
+    output.round(payloads(["one more"]))
+    output.round(payloads(["and another"]))
+
+    def no_memory(_stop: str) -> None:
+        raise MemoryError
+
+    with at_failpoint(f"{stop}:before", no_memory, occurrence=occurrence), pytest.raises(MemoryError):
+        output.merge()
+    assert output.merging() == []
+    output.merge()
+    assert output.payloads() == [*RECORDS, "one more", "and another"]
+
+
+@pytest.mark.parametrize("file_format", ["text", "binary"])
+@pytest.mark.parametrize("codec", CODECS[1:])
+@pytest.mark.parametrize("damage", [everywhere, cut_short])
+def test_whoever_reads_a_damaged_file_is_told_which_it_is(
+    registry: Registry, tmp_path: Path, codec: str, file_format: str, damage: Callable[[bytes], bytes]
+) -> None:
+    output = Output(registry, tmp_path / "out", codec=codec, file_format=file_format)
+    output.round(payloads([f"{number * 7919}" for number in range(5_000)]))
+    for look in (output.committed_segments, lambda: list(output.finals().values())):
+        (file,) = look()
+        whole = file.read_bytes()
+        file.write_bytes(damage(whole))
+        with pytest.raises(DataflowError, match=rf"^{file}: damaged {codec}.*; restore the file$"):
+            output.seen()
+        file.write_bytes(whole)
+        output.merge()
+        assert len(output.seen()) == 5_000
+
+
+@pytest.mark.parametrize("settings", [{}, {"codec": "gzip"}, {"codec": "bz2"}, {"file_format": "parquet"}])
+def test_a_final_file_that_its_system_drops_under_a_reader_is_told_as_taken_away(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    """As HDFS does."""
+    output = Output(registry, tmp_path / "out", **settings)
+    output.round(payloads(RECORDS))
+    output.merge()
+    (final,) = output.finals().values()
+
+    def dropped(_files: LocalFileSystem, paths: Sequence[str]) -> list[Iterator[bytes]]:
+        def blocks(path: str) -> Iterator[bytes]:
+            yield Path(path).read_bytes()[:100]
+            raise FileNotFoundError(errno.ENOENT, "was removed while it was read", path)
+
+        return [blocks(path) for path in paths]
+
+    monkeypatch.setattr(LocalFileSystem, "snapshots", dropped)
+    with pytest.raises(DataflowError, match=rf"^{final} was taken away while the stream was read; read it again$"):
+        output.seen()
+
+
+def test_frames_that_are_cut_off_are_told_with_their_file(registry: Registry, tmp_path: Path) -> None:
+    output = Output(registry, tmp_path / "out", file_format="binary")
+    output.round(payloads(["whole", "cut"]))
+    (segment,) = output.committed_segments()
+    segment.write_bytes(segment.read_bytes()[:-1])
+    with pytest.raises(DataflowError, match=rf"^{segment} ends in the middle of a frame: 6 bytes are left"):
+        output.seen()
+    segment.write_bytes(b"\xff" * 5)
+    with pytest.raises(DataflowError, match=rf"^{segment}: the frame at byte 0 says that it is 4,294,967,295 bytes"):
+        output.seen()
 
 
 def test_many_slow_partitions_beside_a_busy_one_leave_a_small_manifest(registry: Registry, tmp_path: Path) -> None:
@@ -280,17 +435,22 @@ def test_every_format_keeps_what_a_sink_promises(registry: Registry, tmp_path: P
     check_sink(lambda: open_sink("out", config, environment), registry, of_columns=config.format == "columns")
 
 
-@pytest.mark.parametrize("protocol", ["memory", "file"])
+@pytest.mark.parametrize(
+    ("protocol", "name"),
+    [("memory", "out"), ("memory", "out::zip"), ("memory", "out[1]?*"), ("file", "out"), ("file", "out[1]?*")],
+)
 def test_what_fsspec_opens_keeps_what_a_sink_promises(
-    registry: Registry, tmp_path: Path, protocol: str, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, tmp_path: Path, protocol: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if protocol == "file":  # which a path or URL opens with plain system calls
         files = FsspecDurableFileSystem(fsspec.filesystem("file"))
         monkeypatch.setattr(sink_module, "durable_file_system", lambda path: (files, path))
-    url = str(tmp_path / "out") if protocol == "file" else f"memory://{tmp_path.name}/out"
+    url = str(tmp_path / name) if protocol == "file" else f"memory://{tmp_path.name}/{name}"
     config = FileSinkConfig(kind="hdfs", path=url, merge_bytes=100, merge_age_s=0)
     environment = Environment(registry=registry, dataflow="formats", nodes=STREAM_NODES)
     check_sink(lambda: open_sink("out", config, environment), registry)
+    finals = fsspec.filesystem(protocol).glob(f"{url.rpartition('/')[0]}/*/part-*")
+    assert {path.split("/")[-2] for path in finals} == {name}
 
 
 @pytest.mark.parametrize(

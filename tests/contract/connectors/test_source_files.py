@@ -12,7 +12,7 @@ import fsspec
 import pytest
 
 from scribengin.base.model import Position
-from scribengin.connectors.contract import PlannedRange, RoundLimits, SourceStreamReader
+from scribengin.connectors.contract import PlannedAgain, PlannedRange, RoundLimits, SourceStreamReader
 from scribengin.connectors.files import FileSource, FileSourceConfig
 from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.source import stream as module
@@ -69,6 +69,30 @@ def test_directories_are_read_whole_but_for_what_is_hidden(tmp_path: Path, clock
         path.write_text(f"{name}\n")
     reader = reader_of(open_files(tmp_path, clock))
     assert read(reader, reader.initial_position())[0] == ["a/b/c.txt", "d.txt"]
+
+
+def test_links_that_lead_nowhere_are_passed_over(tmp_path: Path, clock: LaterClock) -> None:
+    data = tmp_path / "data"
+    (data / "deeper").mkdir(parents=True)
+    (data / "a.txt").write_text("a\n")
+    (data / "deeper" / "b.txt").write_text("b\n")
+    links = {"itself": "itself", "to": "fro", "fro": "to", "gone": "nothing", "below": "a.txt/x", "good": "a.txt"}
+    for name, target in links.items():
+        (data / name).symlink_to(target)
+        (data / "deeper" / name).symlink_to(f"../{target}")
+    reader = reader_of(open_files(data, clock))
+    found, position = read(reader, reader.initial_position())
+    assert sorted(found) == ["a", "a", "a", "b"]
+    assert list(position["finished"]) == ["a.txt", "deeper/b.txt", "deeper/good", "good"]
+
+
+def test_what_cannot_be_looked_at_is_told_by_its_name(tmp_path: Path, clock: LaterClock) -> None:
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / "link").symlink_to("x" * 300)  # which no name can be
+    reader = reader_of(open_files(tmp_path, clock))
+    said = f"^cannot look for files in {tmp_path}: {tmp_path}/deeper/link: File name too long; make that possible"
+    with pytest.raises(DataflowError, match=said):
+        reader.plan(reader.initial_position(), ALL)
 
 
 def test_names_on_their_way_are_not_there_yet(tmp_path: Path, clock: LaterClock) -> None:
@@ -245,6 +269,41 @@ def test_other_file_systems_are_read_through_fsspec(clock: LaterClock) -> None:
         assert (found, read(reader, position)[0]) == (["1", "2"], ["4"])
     finally:
         memory.rm("/source-test", recursive=True)
+
+
+ODD_NAMES = ["a::b.txt", "zip::c", "memory::memory", "d/e::f/::", "a%20b", "a#b", "a?b", "[a]", "a*b", "~a", "a@b:c"]
+
+
+@pytest.mark.parametrize("opened", ["memory://odd-names", "simplecache::memory://odd-names", "memory://odd::names/in"])
+def test_a_name_of_an_object_is_what_it_is_whatever_stands_in_it(clock: LaterClock, opened: str) -> None:
+    """`::` joins URLs for fsspec, where somebody writes one, and may stand in any name."""
+    memory = fsspec.filesystem("memory")
+    folder = f"/{opened.partition('://')[2]}"
+    for name in ODD_NAMES:
+        memory.pipe(f"{folder}/{name}", f"{name}\n".encode())
+    try:
+        reader = reader_of(open_files(opened, clock))
+        start = reader.initial_position()
+        assert reader.lag(start) == len(ODD_NAMES)
+        plan = reader.plan(start, ALL)
+        assert sorted(lines(plan)) == sorted(ODD_NAMES)
+        assert plan is not None
+        again = reader_of(open_files(opened, clock)).plan_again(
+            PlannedAgain(plan.start, plan.end, plan.records, plan.again)
+        )
+        assert sorted(lines(again)) == sorted(ODD_NAMES)
+        memory.pipe(f"{folder}/c::d", b"more\n")
+        assert read(reader, plan.end)[0] == ["more"]
+        one = reader_of(open_files(f"{opened}/zip::c", clock))
+        assert read(one, one.initial_position())[0] == ["zip::c"]
+    finally:
+        memory.rm(folder, recursive=True)
+
+
+def test_a_url_within_another_one_is_refused(clock: LaterClock) -> None:
+    url = "zip://inner.txt::memory://outer.zip"
+    with pytest.raises(ConfigInvalid, match=f"^{url} is a URL within another one.*name files that are not packed"):
+        open_files(url, clock)
 
 
 def test_an_unknown_file_system_is_refused(clock: LaterClock) -> None:

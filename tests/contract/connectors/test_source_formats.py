@@ -24,10 +24,13 @@ from scribengin.connectors.files import FileSource, FileSourceConfig
 from scribengin.connectors.files.formats import compression as compressed
 from scribengin.connectors.files.formats import lines as line_module
 from scribengin.connectors.files.formats import reading
+from scribengin.connectors.files.formats.kinds import writing_of
 from scribengin.connectors.files.formats.reading import FileToRead
+from scribengin.connectors.files.formats.writing import WrittenFile
 from scribengin.connectors.files.source import stream as module
 from scribengin.dataflow.round.bad_records import Piece
 from scribengin.errors import ConfigInvalid, DataflowError, RecordTooLarge, SourceMissing, TransformationFailed
+from scribengin.filesystems.local import LocalFileSystem
 
 ALL = RoundLimits(10**6, 10**9)
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -286,16 +289,81 @@ def test_another_process_goes_on_in_the_middle_of_a_compressed_file(tmp_path: Pa
     assert rows(reader.plan(first.end, ALL)) == payloads[400:]
 
 
-def test_damaged_and_cut_compressed_files_are_named_with_their_place(tmp_path: Path) -> None:
-    whole = gzip.compress(lines([b"%d" % n for n in range(100_000)]))
-    place = r"a\.gz: damaged gzip, or not complete, near byte \d+ of \d+, after \d+ good records: .*; restore the file"
-    for data in (whole[:-9], whole[: len(whole) // 2], whole[:5000] + bytes(100) + whole[5100:], b"no gzip at all\n"):
-        (tmp_path / "a.gz").write_bytes(data)
+@pytest.mark.parametrize("suffix", list(COMPRESS))
+def test_damaged_and_cut_compressed_files_are_named_with_their_place(tmp_path: Path, suffix: str) -> None:
+    codec, path = compressed.CODEC_OF_SUFFIX[suffix], tmp_path / f"a.{suffix}"
+    whole = COMPRESS[suffix](lines([b"%d" % n for n in range(100_000)]))
+    place = (
+        rf"a\.{suffix}: damaged {codec}, or not complete, near byte \d+ of \d+, after \d+ good records: "
+        r"\w.*; restore the file"
+    )
+    cut = (whole[:-9], whole[: len(whole) // 2], whole[:8], whole + whole[: len(whole) // 2])
+    overwritten = whole[:5000] + bytes(100) + whole[5100:] if suffix in ("gz", "bz2") else whole[:-1]
+    for data in (*cut, overwritten, b"not compressed at all\n", whole + b"garbage"):
+        path.write_bytes(data)
         reader = open_reader(tmp_path)
         with pytest.raises(DataflowError, match=place):
             reader.plan(reader.initial_position(), ALL)
-    (tmp_path / "a.gz").write_bytes(whole)
+    path.write_bytes(whole)
     assert len(rows(reader.plan(reader.initial_position(), ALL))) == 100_000
+
+
+@pytest.mark.parametrize("suffix", list(COMPRESS))
+def test_zeros_behind_a_compressed_file_are_told_for_they_may_be_padding_or_lost_records(
+    tmp_path: Path, suffix: str
+) -> None:
+    whole = COMPRESS[suffix](b"1\n")
+    (tmp_path / f"a.{suffix}").write_bytes(whole + bytes(1000))
+    reader = open_reader(tmp_path)
+    with pytest.raises(DataflowError, match=rf"a\.{suffix}: .* it ends in zeros: cut them off if they are padding"):
+        reader.plan(reader.initial_position(), ALL)
+
+
+@pytest.mark.parametrize("suffix", list(COMPRESS))
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([b"", b"a\n"], id="first"),
+        pytest.param([b"a\n", b"", b"b\n"], id="between"),
+        pytest.param([b"a\n", *[b""] * 2000, b"b\n"], id="many"),
+        pytest.param([b"a\n", b""], id="last"),
+        pytest.param([b"", b"", b""], id="alone"),
+        pytest.param([b"x" * (1024 * 1024 - 1) + b"\n", b"", b"b\n"], id="behind a block"),
+        pytest.param([lines([b"%d" % n for n in range(300_000)]), b"", b"half a ", b"", b"line\n"], id="behind much"),
+        pytest.param([b"%d\n" % n for n in range(500)], id="none"),
+    ],
+)
+def test_streams_without_content_stand_anywhere_in_a_compressed_file(
+    tmp_path: Path, suffix: str, parts: list[bytes]
+) -> None:
+    """As `cat` joins what writers have begun and left."""
+    (tmp_path / f"a.{suffix}").write_bytes(b"".join(map(COMPRESS[suffix], parts)))
+    wanted = b"".join(parts).splitlines()
+    assert read_all(open_reader(tmp_path), RoundLimits(250_000, 10**9)) == wanted
+    file = WrittenFile("a file", iter([(tmp_path / f"a.{suffix}").read_bytes()]))
+    batches = list(writing_of(f"txt.{suffix}").batches(file))
+    assert [payload for batch in batches for payload in batch["payload"].to_pylist()] == wanted
+
+
+def test_what_is_known_of_files_without_records_goes_with_the_files(tmp_path: Path) -> None:
+    reader = open_reader(tmp_path)
+    assert isinstance(reader, module.FileStreamReader)
+    position = reader.initial_position()
+    for number in range(5):
+        (tmp_path / f"{number}.gz").write_bytes(gzip.compress(b""))
+        assert reader.plan(position, ALL) is None
+        assert len(reader._empty) == 1
+        (tmp_path / f"{number}.gz").unlink()
+        assert reader.plan(position, ALL) is None
+    for number in range(5):
+        (tmp_path / f"{number}.gz").write_bytes(gzip.compress(b""))
+        (tmp_path / f"{number}.txt").write_bytes(b"1\n")
+        plan = reader.plan(position, ALL)
+        assert rows(plan) == [b"1"]
+        assert plan is not None
+        position = plan.end
+    assert reader.plan(position, ALL) is None
+    assert reader._empty == set()
 
 
 def test_a_compressed_file_that_changes_is_an_error(tmp_path: Path) -> None:
@@ -376,6 +444,52 @@ def test_a_file_of_other_columns_is_an_error_that_says_which(tmp_path: Path) -> 
         match=r"b\.parquet has other columns .*: name is missing, more is too many, id is string and not int64",
     ):
         reader.plan(reader.initial_position(), ALL)
+
+
+def doubled_in_a_struct() -> pa.Table:
+    inner = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["twin", "twin"])
+    return pa.table({"id": pa.ListArray.from_arrays([0, 1], inner)})
+
+
+@pytest.mark.parametrize(
+    "doubled",
+    [pa.table([[1], [2], ["x"]], names=["twin", "twin", "id"]), doubled_in_a_struct()],
+    ids=["plain", "struct"],
+)
+def test_a_file_with_two_columns_of_one_name_is_refused(tmp_path: Path, doubled: pa.Table) -> None:
+    said = (
+        rf"^{tmp_path}/a\.parquet has two columns named 'twin', and columns are told by their names: give one another"
+    )
+    pq.write_table(doubled, tmp_path / "a.parquet")
+    settings = {"kind": "hdfs", "path": str(tmp_path), "file_format": "parquet"}
+    source = FileSource("in", FileSourceConfig.parse(settings, source="a test"), SYSTEM_CLOCK)
+    with pytest.raises(DataflowError, match=said):
+        _ = source.schema
+    pq.write_table(table(0, 1), tmp_path / "like.parquet")
+    reader = open_reader(tmp_path, file_format="parquet", schema_file=str(tmp_path / "like.parquet"))
+    with pytest.raises(DataflowError, match=said):
+        reader.plan(reader.initial_position(), ALL)
+
+
+def test_the_file_whose_columns_are_the_sources_may_be_damaged_or_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(table(0, 1), tmp_path / "a.parquet")
+    data = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "a.parquet").write_bytes(data[:-40] + b"\xff" * 32 + data[-8:])
+    settings = {"kind": "hdfs", "path": str(tmp_path), "file_format": "parquet"}
+    source = FileSource("in", FileSourceConfig.parse(settings, source="a test"), SYSTEM_CLOCK)
+    with pytest.raises(DataflowError, match=rf"^{tmp_path}/a\.parquet: damaged Parquet in the footer"):
+        _ = source.schema
+    pq.write_table(table(0, 1), tmp_path / "b.parquet")
+    read = LocalFileSystem.read
+
+    def deleted(files: LocalFileSystem, path: str, start: int, end: int) -> bytes:
+        (tmp_path / "a.parquet").unlink(missing_ok=True)  # since it was found
+        return read(files, path, start, end)
+
+    monkeypatch.setattr(LocalFileSystem, "read", deleted)
+    assert source.schema == table(0, 1).schema
 
 
 def test_a_parquet_file_waits_for_its_end_and_one_without_is_an_error(tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ def test_a_batch_for_too_many_partitions_is_refused_with_what_to_do() -> None:
         ({"time": "t", "pattern": "dt=%s"}, "is no pattern like"),
         ({"time": "t", "pattern": "dt=x"}, "is no pattern like"),
         ({"time": "t", "pattern": "_dt=%Y"}, "is no pattern like"),
+        ({"time": "t", "pattern": "a=%d/dt=%Y/dt=%m"}, "'a=%d/dt=%Y/dt=%m' names 'dt' twice"),
     ],
 )
 def test_a_configuration_that_cannot_be_meant_is_refused(settings: dict[str, Any], said: str) -> None:

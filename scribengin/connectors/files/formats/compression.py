@@ -9,6 +9,7 @@ Written, a file is one member (gzip) or frame, or several of them one behind the
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
@@ -23,13 +24,16 @@ from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.frames import HEAD_BYTES, frame_ends, frame_size
 from scribengin.connectors.files.formats.growing import RECORD, SHOWN_BYTES, Framing, decoded, refused
 from scribengin.connectors.files.formats.lines import BLOCK_BYTES, LINE_BYTES_MAX, NEWLINE, newlines, too_large
-from scribengin.connectors.files.formats.reading import FileReading, FileToRead, RangeFile, Scanned
-from scribengin.connectors.files.formats.writing import Content, FileEncoder, PlainWriting, Write
+from scribengin.connectors.files.formats.reading import FileReading, FileToRead, RangeFile, Scanned, damage
+from scribengin.connectors.files.formats.writing import Content, FileEncoder, PlainWriting, Write, WrittenFile
 from scribengin.errors import DataflowError
 
 Codec = Literal["gzip", "bz2", "zstd", "lz4"]
 CODEC_OF_SUFFIX: dict[str, Codec] = {"gz": "gzip", "gzip": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
 SUFFIXES = {"gzip": "gz", "bz2": "bz2", "zstd": "zst", "lz4": "lz4"}
+_BZ2_BYTES = 64 * 1024
+_PADDING = bytes(16)
+"""No codec ends a file with so many zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,7 @@ class _Stream:
         self._framing = framing
         self._raw = RangeFile(file.read, file.size_bytes)
         buffered = io.BufferedReader(self._raw, BLOCK_BYTES)
-        self._input = pa.CompressedInputStream(pa.PythonFile(buffered, "r"), codec)
+        self._input = _opened(buffered, codec)
         self._data = bytearray()
         self._passed = 0
         self._passing: _Passing | None = None
@@ -320,7 +324,10 @@ class _Stream:
         except FileNotFoundError:
             raise
         except (OSError, pa.ArrowException) as error:
-            raise self._damaged(str(error).partition("\n")[0]) from error
+            why = str(error).partition("\n")[0]
+            if self._file.read(max(self._file.size_bytes - len(_PADDING), 0), self._file.size_bytes) == _PADDING:
+                why += "; it ends in zeros: cut them off if they are padding, or it has lost records"
+            raise self._damaged(why) from error
 
     def _damaged(self, why: str) -> DataflowError:
         good = self.at + len(self.ends)
@@ -350,9 +357,51 @@ class CompressedWriting(PlainWriting):
     def encoder(self, first: Content, write: Write) -> FileEncoder:
         return _CompressingEncoder(self._codec, write)
 
-    def batches(self, blocks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
-        with pa.CompressedInputStream(pa.PythonFile(_Blocks(blocks), "r"), self._codec) as stream:
-            yield from self._inner.batches(iter(lambda: bytes(stream.read(io.DEFAULT_BUFFER_SIZE * 128)), b""))
+    def batches(self, file: WrittenFile) -> Iterator[pa.RecordBatch]:
+        return self._inner.batches(WrittenFile(file.path, self._decompressed(file)))
+
+    def _decompressed(self, file: WrittenFile) -> Iterator[bytes]:
+        blocks = _Blocks(file.blocks)
+        with damage(file.path, f"{self._codec}, or not complete"), _opened(blocks, self._codec) as stream:
+            while block := bytes(stream.read(BLOCK_BYTES)):
+                yield block
+
+
+def _opened(raw: io.BufferedIOBase | io.RawIOBase, codec: str) -> pa.NativeFile | _Bz2Streams:
+    """What a compressed file holds, to be read from its beginning to its end."""
+    return _Bz2Streams(raw) if codec == "bz2" else pa.CompressedInputStream(pa.PythonFile(raw, "r"), codec)
+
+
+class _Bz2Streams(io.RawIOBase):
+    """A file of bzip2 decompressed: streams one behind the other. Arrow takes one that holds nothing for damage, unless
+    it is the only one, and writers that are stopped leave such streams."""
+
+    def __init__(self, raw: io.BufferedIOBase | io.RawIOBase) -> None:
+        self._raw = raw
+        self._stream: bz2.BZ2Decompressor | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Some of it, b"" at its end. Raises OSError for damage, and for a last stream that is cut off."""
+        while True:
+            stream, rest = self._stream, b""
+            if stream is None or stream.eof:
+                rest = (stream.unused_data if stream is not None else b"") or self._more()
+                if not rest:
+                    return b""
+                stream = self._stream = bz2.BZ2Decompressor()
+            elif stream.needs_input:
+                rest = self._more()
+                if not rest:
+                    raise OSError("its last stream is cut off")
+            if data := stream.decompress(rest, size):
+                return data
+
+    def _more(self) -> bytes:
+        """Few at a time: each stream copies what is left behind it."""
+        return self._raw.read(_BZ2_BYTES) or b""
 
 
 class Outlet(io.RawIOBase):

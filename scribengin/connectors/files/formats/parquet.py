@@ -5,10 +5,10 @@ As a sink: the output's own columns. Merging rewrites row groups, and never make
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,17 +24,19 @@ from scribengin.connectors.files.formats.reading import (
     RangeFile,
     Scanned,
     cut_rows,
+    damage,
     mark_of,
     read_planned,
     same_columns,
 )
-from scribengin.connectors.files.formats.writing import Content, FileEncoder, FileWriting, Write
+from scribengin.connectors.files.formats.writing import Content, FileEncoder, FileWriting, Write, WrittenFile
 from scribengin.errors import ConfigInvalid, DataflowError
 from scribengin.filesystems.contract import FileInfo
 
 _MAGIC = b"PAR1"
 _ENCRYPTED = b"PARE"
 _FOOTERS_KEPT = 256
+_SCHEMAS_KEPT = 64
 _BATCH_ROWS = 64 * 1024
 _BATCH_BYTES = 64 * 1024 * 1024
 _BUFFER_BYTES = 4 * 1024 * 1024
@@ -100,7 +102,7 @@ class ParquetSplit:
         return [f"{self.path}, row {self.first + index + 1}" for index in indices]
 
     def _rows(self, read: Callable[[int, int], bytes]) -> Iterator[pa.RecordBatch]:
-        with _damage(self.path, f"rows {self.first} to {self.end}"):
+        with damage(self.path, f"Parquet in rows {self.first} to {self.end}"):
             source = pa.PythonFile(RangeFile(read, self.file_bytes), "r")
             file = pq.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
             left = self.records
@@ -226,9 +228,15 @@ def is_complete(file: FileToRead) -> bool:
 
 
 def read_footer(file: FileToRead) -> Footer:
-    """What a complete file says of itself. Raises DataflowError for damage, FileNotFoundError."""
-    with _damage(file.url, f"the footer that ends at byte {file.size_bytes}"):
-        return _footer(pq.ParquetFile(pa.PythonFile(RangeFile(file.read, file.size_bytes), "r")))
+    """What a complete file says of itself. Raises DataflowError for damage and for columns of one name,
+    FileNotFoundError."""
+    with damage(file.url, f"Parquet in the footer that ends at byte {file.size_bytes}"):
+        footer = _footer(pq.ParquetFile(pa.PythonFile(RangeFile(file.read, file.size_bytes), "r")))
+    if (doubled := _twice(footer.schema)) is not None:
+        raise DataflowError(
+            f"{file.url} has two columns named '{doubled}', and columns are told by their names: give one another name"
+        )
+    return footer
 
 
 def _footer(file: pq.ParquetFile) -> Footer:
@@ -238,6 +246,14 @@ def _footer(file: pq.ParquetFile) -> Footer:
         groups.append(RowGroup(first, group.num_rows, group.total_byte_size))
         first += group.num_rows
     return Footer(plain_schema(file.schema_arrow), tuple(groups))
+
+
+def _twice(fields: Iterable[pa.Field]) -> str | None:
+    """A name that two of the fields have, or two fields of a struct in them."""
+    fields = list(fields)
+    counts = Counter(field.name for field in fields)
+    inner = (_twice(map(field.type.field, range(field.type.num_fields))) for field in fields)
+    return next((name for name in counts if counts[name] > 1), None) or next(filter(None, inner), None)
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -274,21 +290,6 @@ def _differences(found: pa.Schema, wanted: pa.Schema) -> str:
     return ", ".join(told)
 
 
-class _damage:  # noqa: N801  used as a function
-    """Turn what Arrow raises about a file into one line. FileNotFoundError stays."""
-
-    def __init__(self, url: str, where: str) -> None:
-        self._url = url
-        self._where = where
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, (OSError, pa.ArrowException)) and not isinstance(error, FileNotFoundError):
-            why = str(error).partition("\n")[0]
-            raise DataflowError(f"{self._url}: damaged Parquet in {self._where}: {why}; restore the file") from error
-
-
 class ParquetWriting(FileWriting):
     """Parquet, each column compressed with `codec`. A file has one schema, and so has what is merged into one."""
 
@@ -301,6 +302,10 @@ class ParquetWriting(FileWriting):
     def check(self, batch: pa.RecordBatch, *, what: str) -> None:
         if not batch.num_columns:
             raise ConfigInvalid(f"{what}: the output has no columns beside those of its partitions; select some")
+        if (odd := _not_held(batch.schema)) is not None:
+            raise ConfigInvalid(
+                f"{what}: column '{odd.name}' is {odd.type}, which Parquet does not hold: cast it, or leave it out"
+            )
 
     def content(self, batch: pa.RecordBatch, *, what: str) -> pa.RecordBatch:
         self.check(batch, what=what)
@@ -309,25 +314,36 @@ class ParquetWriting(FileWriting):
     def encoder(self, first: Content, write: Write) -> FileEncoder:
         return _ParquetEncoder(first.schema, self._codec, write)
 
-    def join(self, contents: Sequence[Iterator[bytes]], write: Write) -> int:
-        file = _opened(contents[0])
-        encoder = _ParquetEncoder(file.schema_arrow, self._codec, write)
+    def join(self, files: Sequence[WrittenFile], write: Write) -> int:
+        schema, batches = _opened(files[0])
+        encoder = _ParquetEncoder(schema, self._codec, write)
         taken = 0
         try:
-            while encoder.is_of(file.schema_arrow):
-                for batch in file.iter_batches():
+            while encoder.is_of(schema):
+                for batch in batches:
                     encoder.append(batch)
                 taken += 1
-                if taken == len(contents):
+                if taken == len(files):
                     break
-                file = _opened(contents[taken])
+                schema, batches = _opened(files[taken])
             encoder.finish()
         finally:
             encoder.abandon()
         return taken
 
-    def batches(self, blocks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
-        yield from _opened(blocks).iter_batches()
+    def batches(self, file: WrittenFile) -> Iterator[pa.RecordBatch]:
+        return _opened(file)[1]
+
+
+@lru_cache(maxsize=_SCHEMAS_KEPT)
+def _not_held(schema: pa.Schema) -> pa.Field | None:
+    """A column that cannot stand in a Parquet file: Arrow knows when it begins one."""
+    for field in schema:
+        try:
+            pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
+        except pa.ArrowException:
+            return field
+    return None
 
 
 class _ParquetEncoder(FileEncoder):
@@ -365,9 +381,15 @@ class _ParquetEncoder(FileEncoder):
         self.waiting_bytes = 0
 
 
-def _opened(blocks: Iterator[bytes]) -> pq.ParquetFile:
-    """A segment or a final file, read whole: a Parquet file is read from its end."""
-    try:
-        return pq.ParquetFile(pa.BufferReader(b"".join(blocks)))
-    except pa.ArrowInvalid as error:
-        raise DataflowError(f"a Parquet file of the sink is damaged: {error}; restore it from elsewhere") from None
+def _opened(file: WrittenFile) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """A segment or a final file, read whole: a Parquet file is read from its end. Raises DataflowError for damage, as
+    its batches do."""
+    with damage(file.path, "Parquet in its footer"):
+        opened = pq.ParquetFile(pa.BufferReader(b"".join(file.blocks)))
+        plain_schema(opened.schema_arrow)  # which asks for all names
+    return opened.schema_arrow, _rows_of(opened, file.path)
+
+
+def _rows_of(file: pq.ParquetFile, path: str) -> Iterator[pa.RecordBatch]:
+    with damage(path, "Parquet in its rows"):
+        yield from file.iter_batches()

@@ -12,7 +12,8 @@ from __future__ import annotations
 import io
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -107,6 +108,21 @@ def cut_rows(first: int, end: int, rows_max: int) -> Sequence[tuple[int, int]]:
 def same_columns(found: pa.Schema, wanted: pa.Schema) -> bool:
     """Whether two schemas have the same columns of the same types, in any order."""
     return {field.name: field.type for field in found} == {field.name: field.type for field in wanted}
+
+
+@contextmanager
+def damage(url: str, what: str) -> Iterator[None]:
+    """Turn what Arrow raises about the bytes of a file into one line. FileNotFoundError stays.
+
+    A name that is no text any more is found by whoever asks for it, hence UnicodeDecodeError.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        why = str(error).partition("\n")[0]
+        raise DataflowError(f"{url}: damaged {what}: {why}; restore the file") from error
 
 
 class RangeFile(io.RawIOBase):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,14 @@ Write = Callable[[bytes | memoryview], None]
 Content = Any
 """What a format makes of a batch, for its own encoders: a memoryview of bytes, or (Parquet) a batch."""
 _FRAME_LENGTH = np.dtype(">u4")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that was made before: where it is, for who has to mend it, and what it holds from its beginning on."""
+
+    path: str
+    blocks: Iterator[bytes]
 
 
 class FileEncoder(ABC):
@@ -71,15 +80,16 @@ class FileWriting(ABC):
         """Begin a file whose first content will be `first`."""
 
     @abstractmethod
-    def join(self, contents: Sequence[Iterator[bytes]], write: Write) -> int:
-        """Write one file that holds as many of the files `contents` as fit together, from the first on: how many.
+    def join(self, files: Sequence[WrittenFile], write: Write) -> int:
+        """Write one file that holds as many of `files` as fit together, from the first on: how many.
 
-        There is at least one. Raises what reading them raises, and has written something then.
+        There is at least one. Raises what reading them raises, DataflowError for damage, and has written something
+        then. Formats whose files are put one behind the other do not look into them.
         """
 
     @abstractmethod
-    def batches(self, blocks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
-        """The records of a file."""
+    def batches(self, file: WrittenFile) -> Iterator[pa.RecordBatch]:
+        """The records of a file. Raises what reading it raises, DataflowError for damage."""
 
 
 class PlainWriting(FileWriting):
@@ -88,11 +98,11 @@ class PlainWriting(FileWriting):
     def encoder(self, first: Content, write: Write) -> FileEncoder:
         return _PlainEncoder(write)
 
-    def join(self, contents: Sequence[Iterator[bytes]], write: Write) -> int:
-        for blocks in contents:
-            for block in blocks:
+    def join(self, files: Sequence[WrittenFile], write: Write) -> int:
+        for file in files:
+            for block in file.blocks:
                 write(block)
-        return len(contents)
+        return len(files)
 
 
 class LinesWriting(PlainWriting):
@@ -109,8 +119,8 @@ class LinesWriting(PlainWriting):
     def content(self, batch: pa.RecordBatch, *, what: str) -> memoryview:
         return encode(batch, what=what)
 
-    def batches(self, blocks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
-        return batches(blocks)
+    def batches(self, file: WrittenFile) -> Iterator[pa.RecordBatch]:
+        return batches(file.blocks)
 
 
 class FramesWriting(PlainWriting):
@@ -131,16 +141,17 @@ class FramesWriting(PlainWriting):
         empty = pa.scalar(b"", pa.large_binary())
         return joined(pc.binary_join_element_wise(heads.cast(pa.large_binary()), payload, empty))
 
-    def batches(self, blocks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
-        what = "a file of frames"
+    def batches(self, file: WrittenFile) -> Iterator[pa.RecordBatch]:
         rest, at = b"", 0
-        for block in blocks:
+        for block in file.blocks:
             rest += block
-            if ends := frame_ends(rest, at=at, what=what):
+            if ends := frame_ends(rest, at=at, what=file.path):
                 yield decode_frames(rest[: ends[-1]], ends)
                 rest, at = rest[ends[-1] :], at + ends[-1]
         if rest:
-            raise DataflowError(f"{what} ends in the middle of one: {len(rest)} bytes are left; restore the file")
+            raise DataflowError(
+                f"{file.path} ends in the middle of a frame: {len(rest)} bytes are left; restore the file"
+            )
 
 
 def _refuse_large(sizes: Any, what: str) -> None:

@@ -1,7 +1,7 @@
 """Merging: committed segments of one stream become final files, each record in exactly one of them.
 
-    write     merging/<merge> is written and made durable: nobody looks at it
-              the segments' own renames are made durable, too: what is decided on does not become a staged one again
+    write     the segments' own renames are made durable: what is decided on does not become a staged one again
+              merging/<merge> is written and made durable, too: nobody looks at it
     decide    the `merge` node names it and its segments, version-checked: this is the merge's commit
     place     it is renamed to part-<stream>-<sequence>: everybody reads it; our own readers leave its segments out
     remove    the segments are deleted, durably: when the node has forgotten them, nobody knows them for remainders
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
-from scribengin.connectors.files.formats.writing import FileWriting
+from scribengin.connectors.files.formats.writing import FileWriting, WrittenFile
 from scribengin.connectors.files.sink.segments import (
     MergeDescriptor,
     PendingMerge,
@@ -138,9 +138,11 @@ class StreamMerge:
     def _merge(self, registry: Registry, state: MergeDescriptor, keys: list[SegmentKey], version: int) -> None:
         temporary = merge_name(state.incarnation, version, uuid.uuid4().hex[:8])
         paths = [f"{self._layout.committed}/{key.name}" for key in keys]
+        # Or a segment that is decided on might be a staged one again.
+        self._files.sync_directory(self._layout.committed)
         try:
             contents = [
-                _whole(path, blocks, self._seen[key].size_bytes)
+                WrittenFile(path, _whole(path, blocks, self._seen[key].size_bytes))
                 for key, path, blocks in zip(keys, paths, self._files.snapshots(paths), strict=True)
             ]
             with failpoint("files.merge_write"):
@@ -152,9 +154,6 @@ class StreamMerge:
         there = self._layout.final_sequences(self._files.names(self._layout.directory(keys[0].partition)))
         sequence = max([state.sequence, *(number + 1 for number in there)])
         segments = tuple(key.name for key in keys[:taken])
-        self._files.sync_directory(
-            self._layout.committed
-        )  # or a segment that is decided on might be a staged one again
         pending = PendingMerge(
             file=self._layout.final_name(sequence, keys[0]), temporary=temporary, segments=segments, bytes=size
         )
@@ -165,7 +164,7 @@ class StreamMerge:
             self._files.remove(f"{self._layout.merging}/{temporary}")
             raise
 
-    def _write(self, temporary: str, contents: list[Iterator[bytes]], writing: FileWriting) -> tuple[int, int]:
+    def _write(self, temporary: str, contents: list[WrittenFile], writing: FileWriting) -> tuple[int, int]:
         """Make one file of the segments, durably: how large it is, and how many of them, from the first, it holds."""
         file = self._files.create(f"{self._layout.merging}/{temporary}")
         size = 0
@@ -178,14 +177,16 @@ class StreamMerge:
         try:
             taken = writing.join(contents, write)
             file.sync()
-        except (ScribenginError, FileNotFoundError):
-            with suppress(ScribenginError):  # what is said is the first error
+            file.close()
+            self._files.sync_directory(self._layout.merging)
+        except Exception:  # what is said is the first error
+            with suppress(ScribenginError):
                 file.close()
-            self._files.remove(f"{self._layout.merging}/{temporary}")  # or each attempt would leave one
+            with suppress(ScribenginError):
+                self._files.remove(f"{self._layout.merging}/{temporary}")  # or each attempt would leave one
             raise
         finally:
             file.close()
-        self._files.sync_directory(self._layout.merging)
         return size, taken
 
     def _finish(self, registry: Registry, state: MergeDescriptor, pending: PendingMerge, version: int) -> None:
@@ -260,7 +261,7 @@ def committed_segments(files: DurableFileSystem, layout: StreamLayout) -> list[S
 
 def visible_files(
     files: DurableFileSystem, layout: StreamLayout, registry: Registry, node: str
-) -> Iterator[tuple[str, Iterator[bytes]]]:
+) -> Iterator[tuple[str, WrittenFile]]:
     """The suffix and contents of each file of a stream as readers see it now: final files, then the segments that no
     final file holds.
 
@@ -268,13 +269,18 @@ def visible_files(
     """
     finals, segments = _snapshot(files, layout, registry, node)
     for name in finals:
-        try:
-            yield name.rpartition("/")[2].partition(".")[2], files.snapshots([f"{layout.root}/{name}"])[0]
-        except FileNotFoundError:
-            raise DataflowError(
-                f"{layout.root}/{name} was taken away while the stream was read; read it again"
-            ) from None
-    yield from ((key.suffix, iter([content])) for key, content in segments)
+        path = f"{layout.root}/{name}"
+        yield name.rpartition("/")[2].partition(".")[2], WrittenFile(path, _final(files, path))
+    for key, content in segments:
+        yield key.suffix, WrittenFile(f"{layout.committed}/{key.name}", iter([content]))
+
+
+def _final(files: DurableFileSystem, path: str) -> Iterator[bytes]:
+    """The blocks of a final file, which may be taken away before, or while, they are read."""
+    try:
+        yield from files.snapshots([path])[0]
+    except FileNotFoundError:
+        raise DataflowError(f"{path} was taken away while the stream was read; read it again") from None
 
 
 def _finals(files: DurableFileSystem, layout: StreamLayout) -> list[str]:

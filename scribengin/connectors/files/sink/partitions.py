@@ -58,6 +58,9 @@ class FilePartitionConfig(Config):
         matches = [_DIRECTORY.fullmatch(part) for part in value.split("/")]
         if not all(match and "%" in match[2] for match in matches):
             raise ValueError(f"'{value}' is no pattern like 'dt=%Y-%m-%d/hour=%H' (of %Y %m %d %H %M %j)")
+        names = [match[1] for match in matches if match]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"'{value}' names '{twice[0]}' twice, and a reader finds one column of a name")
         return value
 
     @model_validator(mode="after")

@@ -145,8 +145,8 @@ class FileSink(Sink):
 
     def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
         layout = self._layout(stream.name)
-        for suffix, blocks in visible_files(self._files, layout, self._registry, self._node(stream.name)):
-            yield from self._writing_of(suffix).batches(blocks)
+        for suffix, file in visible_files(self._files, layout, self._registry, self._node(stream.name)):
+            yield from self._writing_of(suffix).batches(file)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -19,6 +19,7 @@ may be renamed, and others may take their names (matching.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Literal, Self
 
@@ -197,11 +198,13 @@ class FileSource(Source):
             return read_footer(self._complete_file(self._config.schema_file)).schema
         listed = self._listing.now(even_if_costly=True)
         for info in listed.infos:
-            files, path = self._listing.at(self._listing.url(info, listed))
-            size = files.readable(path, info.size_bytes)
-            file = FileToRead(info.name, size, False, partial(files.read, path), info)
-            if size and size == info.size_bytes and is_complete(file):
-                return read_footer(file).schema
+            url = self._listing.url(info, listed)
+            files, path = self._listing.at(url)
+            with suppress(FileNotFoundError):  # deleted since it was found
+                size = files.readable(path, info.size_bytes)
+                file = FileToRead(url, size, False, partial(files.read, path), info)
+                if size and size == info.size_bytes and is_complete(file):
+                    return read_footer(file).schema
         raise SourceMissing(
             f"there is no complete Parquet file in {self._config.path} whose columns could be the source's: put one "
             "there, or name one of the same columns in schema_file"

@@ -217,6 +217,7 @@ class FileStreamReader(SourceStreamReader):
             unread = found.position.unread(found.infos, folded)
             left = {file.info for file in unread}
             self._counts = {info: scanned for info, scanned in self._counts.items() if info in left}
+            self._empty &= left
             gone = [name for name in folded if name not in sizes and name not in found.position.dropped]
             last = self._standing = _Standing(listed, position, found.position, sizes, gone, unread)
         return last
