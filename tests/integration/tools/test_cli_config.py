@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import stat
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from scribengin.operations.lifecycle import author, masters
 from scribengin.operations.submit.submit import launch_master
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
+from scribengin_tools.cli import main as cli
 from tests.integration.cli_runner import CommandLine, quiet_config
 
 PYTHON = sys.executable
@@ -47,6 +49,24 @@ def led(view: DataflowView, home: Path) -> DataflowView:
     launch_master(view.registry, "quiet", home, standbys=0)
     wait_until(lambda: masters(view) and view.status().master, timeout_s=120, what="a master")
     return view
+
+
+class Screen(io.StringIO):
+    """A terminal to write on."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_value_commands_no_terminal(registry: Registry, line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    sql = f"{CONFIG.sql} -- \x1b]0;owned\x07"
+    DataflowView(registry, "quiet").submit(CONFIG.model_copy(update={"sql": sql}), [], SYSTEM_CLOCK.now_ms())
+    assert line.ok("config", "get", "quiet", "sql").out == f"{sql}\n"
+    screen = Screen()
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", screen)
+        assert cli.run(["config", "get", "quiet", "sql"]) == 0
+    assert screen.getvalue() == f"{CONFIG.sql} -- \\x1b]0;owned\\x07\n"
 
 
 def test_values_are_shown_and_set_and_the_master_says_what_that_does(line: CommandLine, led: DataflowView) -> None:

@@ -74,6 +74,11 @@ def console(*, stderr: bool = False) -> Console:
     return PipeConsole(stderr=stderr, highlight=False, soft_wrap=False, width=width)
 
 
+def print_line(text: str, *, flush: bool = False) -> None:
+    """A line on stdout, of which a terminal obeys nothing."""
+    print(visible_on(sys.stdout, text), flush=flush)
+
+
 def print_json(value: Any) -> None:
     """Indented JSON on stdout."""
     print(visible_on(sys.stdout, json.dumps(value, indent=2, ensure_ascii=False, default=str)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scribengin_tools.cli.options import JsonOption, NameArgument, RegistryOption, connected, overrides
-from scribengin_tools.rendering.text import console, note, print_json, table
+from scribengin_tools.rendering.text import console, note, print_json, print_json_line, table
 
 if TYPE_CHECKING:
     from scribengin.operations.state import TaskState
@@ -96,5 +96,4 @@ def _print_rows(
         console().print(table(("TASK", "KEY", "VALUE"), [(task, row.key, row.value) for task, row in rows]))
         return
     for task, row in rows:
-        told = {"task": task, "key": json.loads(row.key), "value": json.loads(row.value)}
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        print_json_line({"task": task, "key": json.loads(row.key), "value": json.loads(row.value)})
