@@ -60,6 +60,8 @@ def state(
     with connected(registry) as session:
         tasks = state_of(view_of(session, name), task)
     if not tasks:
+        if as_json and operator is None:  # of rows there is a line each, and none
+            print_json([])
         note(f"'{name}' has no state yet: none of its batches is done")
         return
     if operator is None:
