@@ -54,7 +54,7 @@ def part_of(namespace: LogNamespace, log: str, part: LogPart) -> Iterator[pa.Rec
                 return
             past = ordered and part.txid_to is not None and batch.column("txid")[0].as_py() > part.txid_to
             chosen = _chosen(batch, end, part)
-            chosen = chosen if left is None else chosen.slice(0, left)
+            chosen = chosen if left is None else chosen.slice(0, min(left, chosen.num_rows))
             if chosen.num_rows:
                 yield chosen
             if past:
