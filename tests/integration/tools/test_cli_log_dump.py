@@ -136,10 +136,11 @@ def test_a_file_is_written_whole_or_not_at_all(
         ["a", "-n", "0"],
         ["a", "--txid-to", "10000000000000000000000000"],
         ["a", "--txid-from", "-9223372036854775809"],
+        ["a", "--channel", "\udce9"],
         ["a", "--from", "txid:-99999999999999999999999"],
         ["a", "--to", "99999999999999999999/0/0"],
     ],
-    ids=" ".join,
+    ids=ascii,
 )
 def test_bad_input_is_one_line_and_exit_code_2(line: CommandLine, payloads: list[str], words: list[str]) -> None:
     done = line("log", "dump", *words)
