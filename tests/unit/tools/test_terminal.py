@@ -24,7 +24,7 @@ from scribengin_tools.logs.lines import print_records
 from scribengin_tools.monitor.cells import _fact
 from scribengin_tools.output.yarn import ContainerOutput, print_containers
 from scribengin_tools.rendering import stored_state
-from scribengin_tools.rendering.text import console, print_error, print_json, print_json_line, table
+from scribengin_tools.rendering.text import console, print_error, print_json, print_json_line, table, working
 from scribengin_tools.terminal import visible, visible_bytes_on
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\rb\x08\x7f Gr\u00fc\u00dfe\t"
@@ -128,6 +128,18 @@ def test_what_is_left_over_commands_no_terminal(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(typer.Exit):
             check.check(registry="somewhere")
         assert_harmless(screen.said())
+
+
+def test_brackets_in_a_line_of_progress_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream may be called like that."""
+    monkeypatch.setenv("TERM", "xterm")
+    with terminal() as screen:
+        with working("stopping [/a]"):
+            pass
+        assert b"stopping [/a] ..." in screen.said()
+        with working("stopping") as progress:
+            progress("last reads on: files:[/in]")
+        assert b"last reads on: files:[/in] ..." in screen.said()
 
 
 def test_why_a_container_has_ended_commands_no_terminal() -> None:

@@ -142,8 +142,8 @@ def left_of_chain(chain: str, verb: str, doing: str) -> str:
 @contextmanager
 def _line_of_progress(what: str) -> Iterator[Callable[[str], None]]:
     if sys.stderr.isatty():
-        with _progress_on(console(stderr=True)) as terminal, terminal.status(f"{what} ...") as status:
-            yield lambda progress: status.update(f"{progress} ...")
+        with _progress_on(console(stderr=True)) as terminal, terminal.status(Text(f"{what} ...")) as status:
+            yield lambda progress: status.update(Text(f"{progress} ..."))
         return
     told: list[str] = []
 
