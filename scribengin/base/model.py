@@ -162,8 +162,12 @@ EntryName = Annotated[str, AfterValidator(_entry)]
 
 @lru_cache(maxsize=4096)  # every path of a stream asks
 def node_name(name: str) -> str:
-    """`name` as a single node or file name: percent-encoded, so that it holds no slash and is no dot name."""
-    encoded = quote(name, safe="")
+    """`name` as a single node or file name: percent-encoded, so that it holds no slash and is no dot name. Raises
+    ConfigInvalid for what is no text, as words of a command line in another encoding."""
+    try:
+        encoded = quote(name, safe="")
+    except UnicodeEncodeError:
+        raise ConfigInvalid(f"{name!a} names nothing: a name is text in UTF-8") from None
     return encoded.replace(".", "%2E") if encoded in (".", "..") else encoded
 
 

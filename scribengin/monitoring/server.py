@@ -25,6 +25,7 @@ from scribengin.base.diagnostics import tagged
 from scribengin.base.threads import background
 from scribengin.errors import ConfigInvalid
 from scribengin.log.metrics import exposition
+from scribengin_registry.client import is_host
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,6 +81,8 @@ def served(host: str, port: int, health: Callable[[], Health]) -> MonitoringServ
 
 
 def _listening(host: str, port: int, health: Callable[[], Health]) -> _Server:
+    if not is_host(host):
+        raise ConfigInvalid(f"metrics_host {host}: no host is called that; name an address of this machine")
     last = min(port + PORTS_TRIED_MAX - 1, 65_535) if port else 0
     for candidate in range(port, last + 1):
         try:

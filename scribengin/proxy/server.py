@@ -21,6 +21,7 @@ from scribengin.proxy.service import ProxyService
 from scribengin.proxy.wire.answers import TryAgain, encode_answer
 from scribengin.proxy.wire.bundles import OF_ALL, WRITES
 from scribengin.proxy.wire.requests import TLS_SCHEME, TOKEN_HEADER
+from scribengin_registry.client import is_host
 from scribengin_registry.contract import Registry
 
 _BEARER = "Bearer "
@@ -103,6 +104,8 @@ class ProxyServer(ClosedAtExit):
 
 def _listening(config: ProxyConfig) -> _FlightServer:
     """Sockets of gRPC share a port with whoever lets them, and say on stderr why not: so the port is tried before."""
+    if not is_host(config.host):
+        raise ConfigInvalid(f"cannot listen at {config.host}: no host is called that; name another one")
     at = f"[{config.host}]" if ":" in config.host else config.host
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     certificates = None if config.tls is None else [_certificate(config.tls)]

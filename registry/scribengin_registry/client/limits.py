@@ -1,5 +1,5 @@
 """What may be sent to a registry at all: well-formed paths and sizes that a server takes, and how many operations one
-transaction has, for a server is kept busy by long ones."""
+transaction has, for a server is kept busy by long ones. And what a server may be called."""
 
 from __future__ import annotations
 
@@ -24,6 +24,16 @@ def checked_path(path: str) -> str:
     if path != "/" and not (well_formed and all(name not in ("", ".", "..") for name in names)):
         raise RegistryError(f"'{path}' is not a registry path: write it as /a/b", path=path)
     return path
+
+
+def is_host(name: str) -> bool:
+    """Whether anything can be called that. To a socket what cannot is no OSError, as a host that is not there is, but a
+    UnicodeError or a TypeError."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return not any(char.isspace() or not char.isprintable() for char in name)
 
 
 def checked_size(act: str, path: str, size_bytes: int) -> None:

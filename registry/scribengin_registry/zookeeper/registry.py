@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -36,7 +37,7 @@ from kazoo.protocol.states import Callback, EventType, KazooState, KeeperState, 
 from kazoo.retry import KazooRetry
 
 from scribengin_registry.client.deadline import Deadline
-from scribengin_registry.client.limits import checked_operations, checked_path, checked_size, parent_of
+from scribengin_registry.client.limits import checked_operations, checked_path, checked_size, is_host, parent_of
 from scribengin_registry.client.session import SessionTracker, TrackedRegistry
 from scribengin_registry.client.watches import SharedWatch, WatchTable, What
 from scribengin_registry.contract import (
@@ -113,6 +114,7 @@ def _client(hosts: str, servers: str, session_timeout_s: float, auth: SessionAut
     handler = ImpatientHandler(session_timeout_s)
     retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=_RECONNECT_DELAY_MAX_S, sleep_func=handler.sleep_func)
     try:
+        _refuse_misnamed(servers)
         client = KazooClient(
             hosts=servers,
             timeout=session_timeout_s,
@@ -127,6 +129,21 @@ def _client(hosts: str, servers: str, session_timeout_s: float, auth: SessionAut
         return client
     except ValueError as error:
         raise _no_registry(hosts, str(error)) from error
+
+
+def _refuse_misnamed(servers: str) -> None:
+    """kazoo looks for servers on a thread of its own, which a name that is none ends; of an address it passes over what
+    belongs to other kinds of URLs, and takes port 0 for the usual one. Raises ValueError."""
+    for server in servers.split(","):
+        if odd := next((char for char in server.strip() if char in "@?#" or not char.isprintable()), None):
+            raise ValueError(f"{odd!a} is part of no address")
+        parts = urlsplit(f"//{server.strip()}")
+        if not parts.hostname:
+            raise ValueError("a host is missing")
+        if not is_host(parts.hostname):
+            raise ValueError(f"no host is called '{parts.hostname}'")
+        if parts.port == 0:
+            raise ValueError("no server has port 0")
 
 
 def _no_registry(hosts: str, why: str) -> RegistryError:

@@ -19,7 +19,10 @@ _V1 = struct.Struct(">Bqqq")
 _V0_BYTES = 200
 """Version 0 was written into an array sized in bits, not bytes; the rest of it is zero. Kept readable, as
 DistributedLog does."""
-_PRINTED = re.compile(r"DLSN\{logSegmentSequenceNo=(-?\d+), entryId=(-?\d+), slotId=(-?\d+)\}")
+_NUMBER = r"(-?\d{1,19})"
+_PRINTED = re.compile(rf"DLSN\{{logSegmentSequenceNo={_NUMBER}, entryId={_NUMBER}, slotId={_NUMBER}\}}")
+_SHORT = re.compile(r"(\d{1,19})/(\d{1,19})/(\d{1,19})")
+_NUMBERS = range(-(2**63), 2**63)
 
 
 class _Place(NamedTuple):
@@ -71,8 +74,10 @@ class DLSN(_Place):
     @classmethod
     def parse(cls, text: str) -> DLSN:
         """Read what `to_base64` or `str` printed, or `segment/entry/slot`. Raises LogError."""
-        if printed := _PRINTED.fullmatch(text) or re.fullmatch(r"(\d+)/(\d+)/(\d+)", text):
-            return cls(*(int(number) for number in printed.groups()))
+        if printed := _PRINTED.fullmatch(text) or _SHORT.fullmatch(text):
+            found = cls(*(int(number) for number in printed.groups()))
+            if all(number in _NUMBERS for number in found):
+                return found
         try:
             return cls.from_bytes(base64.b64decode(text, validate=True))
         except ValueError:

@@ -72,6 +72,8 @@ TAIL = StartEdge.TAIL
 Start = DLSN | TransactionId | SequenceId | Time | StartEdge | None
 """None is FIRST, and so are DLSN.INITIAL and DLSN.NON_INCLUSIVE_LOWER_BOUND."""
 
+_TXID_MIN = -(2**63)
+"""Arrow compares a column with no number that does not fit into it. One that is too large, no header gets as far as."""
 _FIRST = (None, FIRST, DLSN.INITIAL, DLSN.NON_INCLUSIVE_LOWER_BOUND)
 
 
@@ -102,7 +104,7 @@ class TxidGate:
     def first_slot(self, header: EntryHeader, body: pa.RecordBatch) -> int | None:
         if header.last_txid < self.value:
             return None
-        slot = pc.index(pc.greater_equal(body.column(0), self.value), True).as_py()
+        slot = pc.index(pc.greater_equal(body.column(0), max(self.value, _TXID_MIN)), True).as_py()
         return None if slot < 0 else int(slot)
 
 

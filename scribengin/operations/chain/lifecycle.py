@@ -114,12 +114,16 @@ def hindrance_of(config: DataflowConfig, name: str, unread: tuple[str, ...]) -> 
     return ""
 
 
+def ask_chain_to_pause(registry: Registry, chain: ChainDescriptor) -> None:
+    """Ask all dataflows to pause, from the sources down, and wait for none. Raises DataflowBusy before anything is
+    done."""
+    for _, view in _led(registry, chain):
+        set_desired_state(view, "paused")
+
+
 def pause_chain(registry: Registry, chain: ChainDescriptor, progress: Progress) -> None:
     """Pause all dataflows, from the sources down. Raises DataflowBusy before anything is done, DataflowError."""
-    views = list(_views(registry, chain))
-    for _, view in views:
-        refuse_unless_led(view)
-    for member, view in views:
+    for member, view in _led(registry, chain):
         progress(f"pausing {chain.name}/{member.key}")
         set_desired_state(view, "paused")
         status = wait_for_state(view, lambda s: s.state in ("paused", *FINAL_STATES), lambda _: None, asked="paused")
@@ -130,10 +134,8 @@ def pause_chain(registry: Registry, chain: ChainDescriptor, progress: Progress) 
 def resume_chain(registry: Registry, chain: ChainDescriptor) -> list[str]:
     """Let all dataflows go on, readers first; returns which ones were paused. Raises DataflowBusy before anything is
     done."""
-    views = list(_views(registry, chain))
-    for _, view in views:
-        refuse_unless_led(view)
-    return [member.key for member, view in reversed(views) if set_desired_state(view, "running")]
+    led = reversed(_led(registry, chain))
+    return [member.key for member, view in led if set_desired_state(view, "running")]
 
 
 def start_chain(registry: Registry, chain: ChainDescriptor, home: Path) -> list[str]:
@@ -193,6 +195,15 @@ def _views(registry: Registry, chain: ChainDescriptor) -> Iterator[tuple[ChainMe
                 f"kill {chain.name}` and `scribengin delete {chain.name}`"
             )
         yield member, view
+
+
+def _led(registry: Registry, chain: ChainDescriptor) -> list[tuple[ChainMember, DataflowView]]:
+    """The dataflows in the order in which records flow. Raises DataflowBusy if one is not there, has ended, or has no
+    master."""
+    found = list(_views(registry, chain))
+    for _, view in found:
+        refuse_unless_led(view)
+    return found
 
 
 def _there(registry: Registry, chain: ChainDescriptor) -> Iterator[tuple[ChainMember, DataflowView]]:

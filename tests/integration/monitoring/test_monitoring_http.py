@@ -93,6 +93,12 @@ def test_an_address_that_is_none_of_this_machine_is_refused_in_one_line() -> Non
         MonitoringServer("192.0.2.1", 0, lambda: Health(well=True))
 
 
+@pytest.mark.parametrize("host", ["a..b", "\u00e9..b", "a\0b", "a" * 64 + ".de"], ids=ascii)
+def test_an_address_that_can_be_none_is_refused_as_well(host: str) -> None:
+    with pytest.raises(ConfigInvalid, match=f"^metrics_host {host}: .*name an address of this machine$"):
+        MonitoringServer(host, 0, lambda: Health(well=True))
+
+
 def test_who_only_connects_takes_no_place_from_who_asks() -> None:
     server = MonitoringServer(HOST, 0, lambda: Health(well=True))
     try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import stat
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +25,7 @@ from scribengin.operations.lifecycle import author, masters
 from scribengin.operations.submit.submit import launch_master
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
+from scribengin_tools.cli import main as cli
 from tests.integration.cli_runner import CommandLine, quiet_config
 
 PYTHON = sys.executable
@@ -47,6 +51,24 @@ def led(view: DataflowView, home: Path) -> DataflowView:
     launch_master(view.registry, "quiet", home, standbys=0)
     wait_until(lambda: masters(view) and view.status().master, timeout_s=120, what="a master")
     return view
+
+
+class Screen(io.StringIO):
+    """A terminal to write on."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_value_commands_no_terminal(registry: Registry, line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    sql = f"{CONFIG.sql} -- \x1b]0;owned\x07"
+    DataflowView(registry, "quiet").submit(CONFIG.model_copy(update={"sql": sql}), [], SYSTEM_CLOCK.now_ms())
+    assert line.ok("config", "get", "quiet", "sql").out == f"{sql}\n"
+    screen = Screen()
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", screen)
+        assert cli.run(["config", "get", "quiet", "sql"]) == 0
+    assert screen.getvalue() == f"{CONFIG.sql} -- \\x1b]0;owned\\x07\n"
 
 
 def test_values_are_shown_and_set_and_the_master_says_what_that_does(line: CommandLine, led: DataflowView) -> None:
@@ -331,3 +353,46 @@ def test_the_second_of_two_operators_is_told_what_the_first_did_and_both_edits_a
     assert (config.settings, config.round) == ({"limit": 9}, CONFIG.round)
     line.ok("config", "set", "quiet", "round.records_max=5")
     assert led.config().value.settings == {"limit": 9}
+
+
+def test_a_text_that_is_not_in_utf_8_is_told_and_kept(
+    line: CommandLine, view: DataflowView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor(tmp_path, monkeypatch, r"printf 'settings: {a: \351}\n' >> $1")
+    done = line("config", "edit", "quiet")
+    assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
+    assert "the text is not in UTF-8 (byte 0xe9 in line " in done.err
+    text = Path(done.err.split("your text is in ")[1].split(")")[0])
+    assert text.read_bytes().endswith(b"settings: {a: \xe9}\n")
+    text.unlink()
+    assert view.config().version == 0
+
+
+@pytest.mark.parametrize("script", ["rm $1", "rm $1; mkdir $1", "rm $1; ln -s nowhere $1"])
+def test_a_text_that_the_editor_has_removed_is_told(
+    line: CommandLine, view: DataflowView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    editor(tmp_path, monkeypatch, f"echo $1 > {tmp_path}/name; {script}")
+    done = line("config", "edit", "quiet")
+    path = Path((tmp_path / "name").read_text().strip())
+    assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
+    assert f"{path} cannot be read" in done.err
+    assert "your text is in" not in done.err
+    assert view.config().version == 0
+    path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def test_a_text_is_written_as_it_is_read_whatever_the_locale(
+    line: CommandLine, view: DataflowView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = view.config()
+    write_edit(view, found.value.model_copy(update={"settings": {"a": "\u00e9"}}), found.version, author="x", at_ms=1)
+    editor(tmp_path, monkeypatch, "sed -i 's/records_max: 100000/records_max: 5/' $1")
+    # As Python has it where the locale is of one byte a letter.
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", in_latin_1(tempfile.NamedTemporaryFile))
+    assert "round.records_max: 100000 -> 5" in line.ok("config", "edit", "quiet").out
+    assert view.config().value.settings == {"a": "\u00e9"}
+
+
+def in_latin_1(make: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments, **options: make(*arguments, **{"encoding": "latin-1", **options})

@@ -60,6 +60,7 @@ def test_everything_is_dumped_in_order_with_all_there_is_to_say(line: CommandLin
         (["--from", "1/1/0", "--txid-from", "20", "--to", "2/0/3"], 10, 18),
         (["-n", "3"], 0, 3),
         (["-n", "13", "--txid-from", "20"], 10, 23),
+        (["-n", "99999999999999999999"], 0, 35),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -127,8 +128,19 @@ def test_a_file_is_written_whole_or_not_at_all(
 
 @pytest.mark.parametrize(
     "words",
-    [["nope"], ["a", "--from", "yesterday"], ["a", "--to", "1/0"], ["a", "--format", "xml"], ["a", "-n", "0"]],
-    ids=" ".join,
+    [
+        ["nope"],
+        ["a", "--from", "yesterday"],
+        ["a", "--to", "1/0"],
+        ["a", "--format", "xml"],
+        ["a", "-n", "0"],
+        ["a", "--txid-to", "10000000000000000000000000"],
+        ["a", "--txid-from", "-9223372036854775809"],
+        ["a", "--channel", "\udce9"],
+        ["a", "--from", "txid:-99999999999999999999999"],
+        ["a", "--to", "99999999999999999999/0/0"],
+    ],
+    ids=ascii,
 )
 def test_bad_input_is_one_line_and_exit_code_2(line: CommandLine, payloads: list[str], words: list[str]) -> None:
     done = line("log", "dump", *words)

@@ -102,6 +102,13 @@ def test_a_dataflow_that_is_not_there(line: CommandLine, view: DataflowView, com
 
 
 @pytest.mark.parametrize("command", {**LOOKING, **CHANGING}.values(), ids={**LOOKING, **CHANGING})
+def test_a_name_that_is_no_text(line: CommandLine, view: DataflowView, command: tuple[str, ...]) -> None:
+    """As whoever writes in another encoding has it: Python gives such bytes a place among the surrogates."""
+    done = refused(line, view.registry, *("\udce9" if word == NAME else word for word in command))
+    assert r"'\udce9' names nothing: a name is text in UTF-8" in done.err
+
+
+@pytest.mark.parametrize("command", {**LOOKING, **CHANGING}.values(), ids={**LOOKING, **CHANGING})
 def test_a_registry_that_has_never_seen_a_dataflow(
     line: CommandLine, registry: Registry, command: tuple[str, ...]
 ) -> None:

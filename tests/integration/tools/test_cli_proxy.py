@@ -177,6 +177,8 @@ def test_bad_input_is_one_line(line: CommandLine, tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         for words, arguments in {
             f"cannot listen at 127.0.0.1:{port}": ("--port", port),
+            "cannot listen at a..b": ("--host", "a..b", "--insecure"),
+            "cannot listen at \u00e9..b: no host is called that": ("--host", "\u00e9..b", "--insecure"),
             "host 0.0.0.0 is reached by other machines": ("--host", "0.0.0.0"),
             "'nowhere' is no namespace": ("--namespace", "nowhere"),
             "is bound to no store": ("--namespace", "/nowhere"),

@@ -66,12 +66,15 @@ def test_bad_input_is_one_line(line: CommandLine, tmp_path: Path, monkeypatch: p
     monkeypatch.delenv("SCRIBENGIN_WEB_TOKEN", raising=False)
     (tmp_path / "short").write_text("secret")
     os.chmod(tmp_path / "short", 0o600)
+    (tmp_path / "long").write_text("t" * 40)
+    os.chmod(tmp_path / "long", 0o600)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for words, arguments in {
             f"port {port} of 127.0.0.1 is taken: --port names another one": ("--port", port),
             "--host 0.0.0.0 lets other machines in: give a token of your own": ("--host", "0.0.0.0"),
             "--host 203.0.113.9 lets other machines in": ("--host", "203.0.113.9"),
+            "--host a..b is no address": ("--host", "a..b", "--token-file", str(tmp_path / "long")),
             "--host no.such.host.invalid": ("--host", "no.such.host.invalid"),
             "the token has 6 characters and needs 16": ("--token-file", str(tmp_path / "short")),
             "No such file": ("--token-file", str(tmp_path / "nowhere")),

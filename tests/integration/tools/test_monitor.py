@@ -6,6 +6,7 @@ import asyncio
 import html
 import re
 import sys
+import unicodedata
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
 from scribengin.dataflow.registry.view import DataflowView
+from scribengin.errors import ConfigInvalid
 from scribengin.launcher.contract import ContainerRequest
 from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.testing.waiting import wait_until
@@ -27,15 +29,22 @@ from tests.integration import watched
 
 SIZE = (100, 30)
 PICTURE = ROOT / "docs" / "pictures" / "monitor.svg"
+EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m"
 _PATIENCE_S = 60.0
 Screenplay = Callable[[MonitorApp, Pilot[None]], Awaitable[None]]
 
 
-def played(registry: Registry, play: Screenplay, *names: str, size: tuple[int, int] = SIZE) -> None:
+def played(
+    registry: Registry,
+    play: Screenplay,
+    *names: str,
+    size: tuple[int, int] = SIZE,
+    actions: type[MonitorActions] = MonitorActions,
+) -> None:
     """Run the screen, and let `play` do what a person would."""
 
     async def run() -> None:
-        app = MonitorApp(MonitorActions(registry, names, watched.StillClock()))
+        app = MonitorApp(actions(registry, names, watched.StillClock()))
         async with app.run_test(size=size) as pilot:
             await until(pilot, lambda: shown(app, "#head") != "")
             await play(app, pilot)
@@ -58,6 +67,11 @@ async def log_shown(app: MonitorApp, pilot: Pilot[None]) -> str:
     """What the screen of a log says: it is on top before there is anything on it."""
     await until(pilot, lambda: isinstance(app.screen, LogScreen) and bool(app.screen.query("#log")))
     return str(app.screen.query_one("#log", Static).render())
+
+
+def commands_in(text: str) -> list[str]:
+    """The control characters of a text, but for its lines."""
+    return [char for char in text if unicodedata.category(char) == "Cc" and char != "\n"]
 
 
 def rows(app: MonitorApp, name: str) -> list[list[str]]:
@@ -229,9 +243,64 @@ def test_the_log_is_what_the_worker_of_the_task_under_the_cursor_has_written(
                 launcher.kill(container)
 
 
-def talk(hosts: str, worker: str) -> ContainerRequest:
-    """A process of the dataflow `hot` that says its name."""
-    program = f"import signal; print('I am {worker}', flush=True); signal.pause()"
+def test_a_log_commands_no_terminal_and_shows_no_secret(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path))
+    watched.put(registry, "hot", [watched.task(0)])
+    with LocalLauncher(tmp_path) as launcher:
+        container = launcher.launch(talk(registry.hosts, "worker-1", f"{EVIL} password=hunter2"))
+
+        async def play(app: MonitorApp, pilot: Pilot[None]) -> None:
+            await pilot.press("l")
+            text = await log_shown(app, pilot)
+            assert r"a\x1b]0;owned\x07\x1b[2J\x9b31m" in text
+            assert commands_in(text) == []
+            assert "hunter2" not in text
+
+        try:
+            output = launcher.logs(container).stdout
+            wait_until(lambda: output.exists() and output.read_text(), _PATIENCE_S, "words")
+            played(registry, play)
+        finally:
+            launcher.kill(container)
+
+
+class OthersWords(MonitorActions):
+    """Of a registry in which others have written what a terminal would obey."""
+
+    def scale(self, name: str, by: int) -> str:
+        """It is told what was done."""
+        return f"{name} {EVIL} [/b]"
+
+    def pause_or_resume(self, name: str) -> str:
+        """It is told why not."""
+        raise ConfigInvalid(f"{name} {EVIL} password=hunter2")
+
+
+def test_what_was_done_and_what_was_not_commands_no_terminal(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MonitorApp, "NOTIFICATION_TIMEOUT", 10 * _PATIENCE_S)
+    watched.put(registry, "hot", [watched.task(0)])
+
+    async def play(app: MonitorApp, pilot: Pilot[None]) -> None:
+        await pilot.press("plus")
+        await until(pilot, lambda: bool(list(app._notifications)))
+        told = next(iter(app._notifications))
+        assert (commands_in(told.message), told.markup) == ([], False)
+        assert r"hot a\x1b]0;owned" in told.message
+        await pilot.press("p")
+        await until(pilot, lambda: shown(app, "#trouble").startswith(r"hot a\x1b]0;owned"))
+        assert commands_in(shown(app, "#trouble")) == []
+        assert "hunter2" not in shown(app, "#trouble")
+
+    played(registry, play, actions=OthersWords)
+
+
+def talk(hosts: str, worker: str, said: str = "") -> ContainerRequest:
+    """A process of the dataflow `hot` that says its name, and something else."""
+    program = f"import signal; print('I am {worker}', {said!r}, flush=True); signal.pause()"
     return ContainerRequest(hosts, "hot", worker, [sys.executable, "-c", program], 256)
 
 

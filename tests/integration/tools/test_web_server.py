@@ -117,6 +117,7 @@ def test_a_change_needs_the_secret_of_the_page_and_its_origin(editor: WebServer,
     assert client.post(pause, X_Scribengin_Csrf="other").status == 403
     assert client.post(pause, Origin="http://evil.example").status == 403
     assert client.post(pause, Origin="null").status == 403
+    assert client.post(pause, Origin="http://[").status == 403
     assert client.post("/api/flows/heat_alarm/scale", {"workers": 9}, Content_Type="text/plain").status == 422
     assert client.post("/login", {"token": editor.token}, Origin="http://evil.example").status == 403
     assert DataflowView(registry, "heat_alarm").config().version == 0

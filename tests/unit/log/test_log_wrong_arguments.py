@@ -41,6 +41,20 @@ def test_all_starts_that_there_are_are_taken(logs: LogNamespace, start: Any) -> 
     logs.open_reader("log", start).close()
 
 
+@pytest.mark.parametrize(("number", "count"), [(-(2**63) - 1, 2), (-(10**25), 2), (2**63, 0), (10**25, 0)])
+def test_a_number_beyond_those_that_records_have_lies_before_or_behind_all(
+    logs: LogNamespace, number: int, count: int
+) -> None:
+    with logs.open_writer("log") as writer:
+        writer.write(b"a").result()
+        writer.write(b"b").result()
+    for start in (TransactionId(number), SequenceId(number), Time(number)):
+        with logs.open_reader("log", start) as reader:
+            assert len(reader.read(10, 0)) == count
+    with logs.open_reader("log") as reader:
+        assert (reader.find(number) is None, reader.find(number, after=True) is None) == (count == 0, count == 0)
+
+
 def test_a_record_that_is_too_large_is_told_with_what_makes_the_log_take_it(logs: LogNamespace) -> None:
     logs.configure("log", LogConfig(record_bytes_max=10))
     with logs.open_writer("log") as writer, pytest.raises(RecordTooLarge) as error:

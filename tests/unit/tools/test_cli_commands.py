@@ -108,6 +108,15 @@ def test_a_mistake_on_the_command_line_is_one_line_and_exit_code_2(
     assert "--help" in err
 
 
+def test_a_registry_whose_host_nothing_is_called_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["list", "--registry", "zk1..x:2181"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "scribengin: 'zk1..x:2181' does not name a registry (no host is called 'zk1..x'): write "
+        "host:port,host:port/path\n",
+    )
+
+
 READERS = [["list"], ["status", "x"], ["history", "x"], ["logs", "x"], ["log", "list"], ["registry", "tree"]]
 CHANGERS = [
     ["stop", "x"],

@@ -12,11 +12,14 @@ from scribengin_tools.monitor.cells import (
     FLOW_COLUMNS,
     TASK_COLUMNS,
     TASKS_SHOWN_MAX,
+    ChainRow,
+    chain_lines,
     compact,
     detail_lines,
     duration,
     flow_cells,
     in_order,
+    row_cells,
     short,
     task_cells,
     tasks_shown,
@@ -114,3 +117,20 @@ def test_what_is_amiss_is_said_in_one_line_each() -> None:
         "error   ValueError: poison",
     ]
     assert details(overview(state="stopped", desired_state="stopped")) == ["hot  config 0"]
+
+
+def test_nothing_that_others_have_named_commands_a_terminal() -> None:
+    evil = "a\x1b]0;owned\x07\x1b[2J\x9b31m"
+    doing = TaskOverview.model_validate(
+        {"task": evil, "generation": 1, "state": "running", "worker": evil, "stalled": True, "error": evil}
+    )
+    part = overview(evil, chain=f"{evil}/{evil}", master=evil, masters=1, desired_state=evil, tasks=(doing,))
+    lost = overview(evil, state="unreadable", error=evil)
+    (chain, *_rest) = in_order([part])
+    assert isinstance(chain, ChainRow)
+    texts = [
+        *row_cells(chain, NOW_MS), *row_cells(part, NOW_MS), *row_cells(lost, NOW_MS), *task_cells(doing, NOW_MS),
+        *detail_lines(part), *detail_lines(lost), *chain_lines(chain),
+    ]  # fmt: skip
+    assert [str(text) for text in texts if {"\x1b", "\x07", "\x9b"} & set(str(text))] == []
+    assert sum("owned" in str(text) for text in texts) >= 9

@@ -68,6 +68,71 @@ def test_an_output_for_which_there_is_no_room_is_one_line(arguments: tuple[str, 
     assert (ended.returncode, ended.stderr) == (1, OUTPUT_FULL)
 
 
+def closed(*streams: int) -> Callable[[], None]:
+    """What a shell does for `<&-`, `>&-` and `2>&-`."""
+
+    def close() -> None:
+        for stream in streams:
+            os.close(stream)
+
+    return close
+
+
+def run_closed(streams: tuple[int, ...], *arguments: str) -> tuple[int, str, str]:
+    ended = subprocess.run(
+        [sys.executable, *arguments],
+        stdin=subprocess.DEVNULL,
+        preexec_fn=closed(*streams),
+        env={name: value for name, value in os.environ.items() if name != "SCRIBENGIN_REGISTRY"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+@pytest.mark.parametrize("streams", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize(("arguments", "code"), [(("--version",), 0), (("list",), 2)])
+def test_a_command_ends_as_ever_where_a_stream_is_closed(
+    streams: tuple[int, ...], arguments: tuple[str, ...], code: int
+) -> None:
+    usual = run_closed((), "-m", "scribengin_tools", *arguments)
+    assert usual[0] == code
+    found = run_closed(streams, "-m", "scribengin_tools", *arguments)
+    said = ["" if stream in streams else usual[stream] for stream in (1, 2)]
+    assert found == (code, *said), "what is said on one is not said on the other"
+
+
+def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
+    """Whoever writes to the stream by its number, as libraries and child processes do, would write into it."""
+    (tmp_path / "opens.py").write_text(
+        "def main():\n    with open('numbers', 'w') as file:\n        print(file.fileno() > 2, file=file)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", "from scribengin_tools.cli.program import run_program; run_program('opens')"],
+        preexec_fn=closed(0, 1, 2),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, (tmp_path / "numbers").read_text()) == (0, "True\n")
+
+
+def test_the_name_of_a_file_that_is_no_text_is_written_out(tmp_path: Path) -> None:
+    (tmp_path / "says.py").write_text("import sys\ndef main():\n    print(sys.argv[1])\n")
+    ended = subprocess.run(
+        [sys.executable, "-c", "from scribengin_tools.cli.program import run_program; run_program('says')", b"\xe9"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"\\udce9\n", b"")
+
+
 class FullOutput(io.StringIO):
     def write(self, _text: str) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -10,6 +10,7 @@ import pytest
 
 from scribengin.base.process.openness import is_loopback
 from scribengin.errors import ConfigInvalid
+from scribengin_registry.contract import Registry
 from scribengin_tools.web.access import (
     SESSION_S,
     SESSIONS_MAX,
@@ -24,7 +25,7 @@ from scribengin_tools.web.model.registry import RegistryView
 from scribengin_tools.web.model.timeline import COARSE_MS, COARSE_ROWS, FINE_ROWS, Timeline, row_of
 from scribengin_tools.web.model.values import TaskOrder, tasks_json
 from scribengin_tools.web.model.watcher import Snapshot, pause_s
-from scribengin_tools.web.server import TOKEN_VARIABLE, token_from
+from scribengin_tools.web.server import TOKEN_VARIABLE, WebConfig, WebServer, token_from
 from tests.integration.watched import config
 from tests.unit.tools.test_monitor_showing import overview, task
 
@@ -189,6 +190,12 @@ def test_a_name_that_would_spoil_a_line_of_the_history_is_refused(user: str) -> 
         Access(TOKEN, MovingClock()).login(TOKEN, user)
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".de", "\udce9", "a\0b", "no.such.invalid", ""], ids=ascii)
+def test_an_address_to_listen_at_that_is_none_is_refused_in_one_line(host: str, memory_registry: Registry) -> None:
+    with pytest.raises(ConfigInvalid, match="is no address: name one of this machine"):
+        WebServer(memory_registry, WebConfig(host=host, port=0, token="t" * 40))
+
+
 def test_a_token_that_can_be_guessed_is_refused() -> None:
     with pytest.raises(ConfigInvalid, match="has 6 characters and needs 16"):
         Access("secret", MovingClock())
@@ -209,6 +216,8 @@ def test_an_origin_is_the_host_itself() -> None:
     assert not origin_is_ours("http://localhost:2", "localhost:1")
     assert not origin_is_ours("null", "localhost:1")
     assert not origin_is_ours("http://localhost:1", None)
+    assert not origin_is_ours("http://[", "localhost:1")
+    assert not origin_is_ours("http://a\u2100b", "localhost:1")
     assert "0.0.0.0" not in names_of("0.0.0.0")
     assert [is_loopback(host) for host in ("127.0.0.2", "::1", "localhost", "0.0.0.0", "box")] == [True] * 3 + [
         False

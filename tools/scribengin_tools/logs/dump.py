@@ -18,6 +18,7 @@ from scribengin.log import DLSN, READ_SCHEMA, LogNamespace
 from scribengin_tools.logs.lines import open_from, read_now, record_json
 from scribengin_tools.logs.positions import short
 from scribengin_tools.rendering.text import json_line
+from scribengin_tools.terminal import visible_bytes_on
 
 _ROWS_READ = 65_536
 _HEX_COLUMNS = 16
@@ -53,7 +54,7 @@ def part_of(namespace: LogNamespace, log: str, part: LogPart) -> Iterator[pa.Rec
                 return
             past = ordered and part.txid_to is not None and batch.column("txid")[0].as_py() > part.txid_to
             chosen = _chosen(batch, end, part)
-            chosen = chosen if left is None else chosen.slice(0, left)
+            chosen = chosen if left is None else chosen.slice(0, min(left, chosen.num_rows))
             if chosen.num_rows:
                 yield chosen
             if past:
@@ -138,9 +139,10 @@ FORMATS: dict[str, Callable[[Iterator[pa.RecordBatch], BinaryIO], int]] = {
 
 
 def _written(batches: Iterator[pa.RecordBatch], file: BinaryIO, encoded: Callable[[pa.RecordBatch], bytes]) -> int:
+    """Whole lines, batch by batch, of which a terminal obeys nothing."""
     written = 0
     for batch in batches:
-        file.write(encoded(batch))
+        file.write(visible_bytes_on(file, encoded(batch)))
         file.flush()
         written += batch.num_rows
     return written

@@ -90,10 +90,7 @@ def labelled(batches: Iterator[pa.RecordBatch], key: str | None, channel: str | 
     if key is not None:
         labels["key"] = pa.scalar(os.fsencode(key), pa.binary())
     if channel is not None:
-        try:
-            labels["channel"] = pa.scalar(channel, pa.string())
-        except UnicodeEncodeError:
-            raise ConfigInvalid(f"--channel {channel!r}: a channel is text in UTF-8") from None
+        labels["channel"] = _text_scalar(channel)
     return (_with_columns(batch, labels) for batch in batches)
 
 
@@ -201,7 +198,7 @@ def open_from(namespace: LogNamespace, log: str, start: str, channels: Sequence[
     Raises LogNotFound, ConfigInvalid.
     """
     with _start_named(start):
-        return namespace.open_reader(log, start_of(start), channels=tuple(channels))
+        return namespace.open_reader(log, start_of(start), channels=_texts(channels))
 
 
 def _open_all(
@@ -215,7 +212,21 @@ def _open_all(
         raise ConfigInvalid(f"--from {start}: that is a place in one log, and {many(len(logs), 'log')} are named")
     with _start_named(start):
         starts = dict.fromkeys(logs, begin)
-        return MultiReader(namespace, logs, start=starts, wait_s=0.0, channels=tuple(channels))
+        return MultiReader(namespace, logs, start=starts, wait_s=0.0, channels=_texts(channels))
+
+
+def _texts(channels: Sequence[str]) -> tuple[str, ...]:
+    """Words of a command line may be any bytes."""
+    for channel in channels:
+        _text_scalar(channel)
+    return tuple(channels)
+
+
+def _text_scalar(channel: str) -> pa.Scalar:
+    try:
+        return pa.scalar(channel, pa.string())
+    except UnicodeEncodeError:
+        raise ConfigInvalid(f"--channel {channel!r}: a channel is text in UTF-8") from None
 
 
 @contextmanager

@@ -14,6 +14,9 @@ _EDGES: dict[str, Start] = {"earliest": FIRST, "last": LAST, "latest": TAIL}
 _NUMBERED: dict[str, type[TransactionId] | type[SequenceId]] = {"txid": TransactionId, "sequence": SequenceId}
 _AGO = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_NUMBERS = range(-(2**63), 2**63)
+_DIGITS_MAX = 20
+"""Python itself counts no more than some thousands."""
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
 
 
@@ -24,7 +27,8 @@ def start_of(text: str, option: str = "--from") -> Start:
         return _EDGES[word]
     kind, _colon, number = word.partition(":")
     if kind in _NUMBERED and re.fullmatch(r"-?\d+", number):
-        return _NUMBERED[kind](int(number))
+        found = int(number) if len(number) <= _DIGITS_MAX else None
+        return _NUMBERED[kind](checked_number(found, f"{option} {word}"))
     if (ms := time_ms_of(word)) is not None:
         return Time(ms)
     try:
@@ -36,10 +40,19 @@ def start_of(text: str, option: str = "--from") -> Start:
         ) from None
 
 
+def checked_number(number: int | None, said: str) -> int:
+    """A transaction or sequence id, which has 64 bits. None: so many digits that nobody has to count them. Raises
+    ConfigInvalid, with what was `said`."""
+    if number is None or number not in _NUMBERS:
+        raise ConfigInvalid(f"{said}: such a number is {_NUMBERS[0]} to {_NUMBERS[-1]}")
+    return number
+
+
 def time_ms_of(word: str) -> int | None:
     """A time in ms since the epoch, as in 2026-01-31T12:00, or how long ago, as in 15m. None: it is neither."""
     if ago := _AGO.fullmatch(word):
-        return SYSTEM_CLOCK.now_ms() - int(float(ago[1]) * _UNITS_MS[ago[2]])
+        now_ms = SYSTEM_CLOCK.now_ms()
+        return now_ms - int(min(now_ms, float(ago[1]) * _UNITS_MS[ago[2]]))
     try:
         return int(datetime.fromisoformat(word).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
@@ -53,14 +66,15 @@ def start_at_of(text: str, option: str = "--to") -> StartAt:
         return StartAt("earliest")
     if word == "latest":
         return StartAt("latest")
-    if found := re.fullmatch(r"(?:offset:)?(\d+)", word):
+    found = re.fullmatch(r"(?:offset:)?(\d{1,19})", word)
+    if found and int(found[1]) in _NUMBERS:
         return StartAt("offset", int(found[1]))
     try:
         start = start_of(word)
     except ConfigInvalid:
         start = None
     if isinstance(start, Time):
-        return StartAt("time", start.ms)
+        return StartAt("time", max(0, start.ms))  # Kafka takes some times before all others for edges
     if isinstance(start, DLSN):
         return StartAt("dlsn", short(start))
     raise ConfigInvalid(

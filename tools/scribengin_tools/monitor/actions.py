@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.text.masking import masked_text
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.monitoring.overview import DataflowOverview, overviews, unreadable_overview
@@ -72,10 +73,10 @@ class MonitorActions:
         return [view_of(self.registry, name).dataflow]
 
     def log(self, name: str, process: str | None) -> str:
-        """The last lines that a worker or master wrote, or all of them."""
+        """The last lines that a worker or master wrote, or all of them; without secrets, as on the web page."""
         since_ms = DataflowView(self.registry, name).status().submitted_ms
         outputs = outputs_of(self.registry.hosts, name, since_ms)
         found = [output for output in outputs if process in (None, output.container.name)]
         if not found:
             return f"no output of {process or name} is on this machine: see `scribengin logs {name}`"
-        return "\n".join(f"== {output.heading}\n{text_of(output, LINES_SHOWN)}" for output in found)
+        return "\n".join(f"== {output.heading}\n{masked_text(text_of(output, LINES_SHOWN))}" for output in found)

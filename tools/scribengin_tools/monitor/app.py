@@ -14,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static
 from textual.widgets.data_table import ColumnKey
 
+from scribengin.base.text.masking import masked_text
 from scribengin.base.text.plain_words import in_plain_words
 from scribengin.errors import ScribenginError
 from scribengin.monitoring.overview import DataflowOverview, TaskOverview
@@ -31,6 +32,7 @@ from scribengin_tools.monitor.cells import (
     task_cells,
     tasks_shown,
 )
+from scribengin_tools.terminal import visible
 
 PERIOD_S = 1.0
 INTERRUPTED = 130
@@ -68,7 +70,7 @@ class LogScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(Text(self._text), id="log")
+            yield Static(Text(visible(self._text)), id="log")
         yield Footer()
 
     def on_mount(self) -> None:
@@ -228,7 +230,7 @@ class MonitorApp(App[None]):
             self._refuse(f"{self._key().rstrip('/')} is a chain: put the cursor on one of its dataflows")
 
     def _done(self, words: str) -> None:
-        self.notify(words)
+        self.notify(visible(words), markup=False)
         self._look()
 
     def _in_thread(self, work: Callable[[], str], then: Callable[[str], object]) -> None:
@@ -253,7 +255,7 @@ class MonitorApp(App[None]):
 
     def _tell_trouble(self, words: str) -> None:
         trouble = self.query_one("#trouble", Static)
-        trouble.update(Text(words))
+        trouble.update(Text(visible(masked_text(words))))
         trouble.display = bool(words)
 
     def _table(self, name: str) -> DataTable[Text]:

@@ -69,7 +69,7 @@ def chain_cells(found: ChainRow) -> list[Text]:
     flows = found.dataflows
     tasks, lag = sum(one.tasks_total for one in flows), lag_of(flows)
     failures = sum(one.failures for one in flows)
-    name = Text(found.chain, "bold", no_wrap=True, overflow="ellipsis")
+    name = Text(visible(found.chain), "bold", no_wrap=True, overflow="ellipsis")
     nothing = _number("")
     return [
         name,
@@ -90,7 +90,7 @@ def flow_cells(found: DataflowOverview, now_ms: int) -> list[Text]:
     ready = sum(worker.ready for worker in found.workers)
     wanted = found.workers_wanted if found.workers_wanted is not None else len(found.workers)
     return [
-        Text(_shown_name(found), no_wrap=True, overflow="ellipsis"),
+        Text(visible(_shown_name(found)), no_wrap=True, overflow="ellipsis"),
         state_text(found.state),
         _number(f"{ready}/{wanted}"),
         _number(f"{found.tasks_total:,}"),
@@ -107,9 +107,9 @@ def _shown_name(found: DataflowOverview) -> str:
 def task_cells(task: TaskOverview, now_ms: int) -> list[Text]:
     """One task in one line, for TASK_COLUMNS."""
     return [
-        Text(task.task),
+        Text(visible(task.task)),
         state_text("stalled" if task.stalled else task.state),
-        Text(task.worker or "-"),
+        Text(visible(task.worker or "-")),
         *_measures(task.in_per_s, task.out_per_s, task, task.last_commit_ms, now_ms),
         _number("-" if task.round_ms is None else compact(duration(task.round_ms))),
         _count_of_failures(task.failures),
@@ -136,7 +136,7 @@ def headline(found: Sequence[DataflowOverview]) -> Text:
 def detail_lines(found: DataflowOverview) -> list[Text]:
     """What one line a dataflow has no room for: who leads, lag by source, a round by phase, trouble."""
     if found.state == "unreadable":
-        return [Text(found.dataflow, "bold"), _fact("error", found.error or "", "red")]
+        return [Text(visible(found.dataflow), "bold"), _fact("error", found.error or "", "red")]
     lines = [_first_line(found)]
     lines += _rates("in", {source.source: source.in_per_s for source in found.sources})
     lines += _rates("out", {sink.sink: sink.out_per_s for sink in found.sinks})
@@ -167,7 +167,7 @@ def chain_lines(found: ChainRow) -> list[Text]:
     """What there is to say of a chain as a whole."""
     order = ", then ".join((one.chain or one.dataflow).partition("/")[2] for one in found.dataflows)
     keys = "keys are for one dataflow: put the cursor on it"
-    return [Text(f"chain {found.chain}", "bold"), _fact("order", order), Text(keys, "dim")]
+    return [Text(visible(f"chain {found.chain}"), "bold"), _fact("order", order), Text(keys, "dim")]
 
 
 def phases(times: PhaseTimes) -> str:
@@ -211,13 +211,14 @@ def _rates(way: str, by_name: Mapping[str, float]) -> list[Text]:
 
 
 def _first_line(found: DataflowOverview) -> Text:
-    text = Text(found.chain or found.dataflow, "bold").append(f"  config {found.config_version}", "none")
+    text = Text(visible(found.chain or found.dataflow), "bold").append(f"  config {found.config_version}", "none")
     if found.masters:
-        text.append(f"  {found.master or 'a master'} leads{' + standby' if found.masters > 1 else ''}", "none")
+        leader = visible(found.master or "a master")
+        text.append(f"  {leader} leads{' + standby' if found.masters > 1 else ''}", "none")
     elif found.state not in FINAL_STATES:
         text.append("  no master is alive", "red")
     if found.desired_state != "running" and found.desired_state != found.state and found.state not in FINAL_STATES:
-        text.append(f"  to be {found.desired_state}", "yellow")
+        text.append(visible(f"  to be {found.desired_state}"), "yellow")
     return text
 
 

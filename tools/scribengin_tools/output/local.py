@@ -14,7 +14,7 @@ from typing import Any
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit
 from scribengin.launcher.local.launcher import LocalLauncher, scribengin_home
 from scribengin.launcher.local.output import output_files, rotated
-from scribengin_tools.rendering.text import moment
+from scribengin_tools.rendering.text import moment, print_line
 from scribengin_tools.terminal import visible_on
 
 LINES_SHOWN = 300
@@ -73,7 +73,7 @@ def container_facts(output: ProcessOutput) -> dict[str, Any]:
 def print_output(outputs: Sequence[ProcessOutput], lines: int) -> None:
     """The last lines of each process, below its heading."""
     for output in outputs:
-        print(f"== {output.heading}")
+        print_line(f"== {output.heading}")
         sys.stdout.write(visible_on(sys.stdout, text_of(output, lines)))
 
 

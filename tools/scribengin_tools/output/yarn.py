@@ -18,6 +18,7 @@ from scribengin.launcher.yarn.client.aggregated_logs import AggregatedLogs
 from scribengin.launcher.yarn.client.applications import ApplicationReport, YarnApplications
 from scribengin.launcher.yarn.container_records import ContainerRecordDescriptor, ContainerRecords
 from scribengin_tools.output.local import last_lines_of
+from scribengin_tools.rendering.text import print_line
 from scribengin_tools.terminal import visible_on
 
 STREAMS = ("stdout", "stderr")
@@ -76,7 +77,7 @@ def application_output(view: DataflowView, config: DataflowConfig) -> Applicatio
 def print_containers(containers: Sequence[ContainerOutput], lines: int) -> None:
     """The last lines of each container, below its heading."""
     for container in containers:
-        print(f"== {container.heading}")
+        print_line(f"== {container.heading}")
         for stream in STREAMS:
             text = last_lines_of(_end(container, stream, lines)[0], lines).decode(errors="replace")
             sys.stdout.write(visible_on(sys.stdout, text if not text or text.endswith("\n") else f"{text}\n"))

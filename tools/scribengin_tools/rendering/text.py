@@ -74,6 +74,11 @@ def console(*, stderr: bool = False) -> Console:
     return PipeConsole(stderr=stderr, highlight=False, soft_wrap=False, width=width)
 
 
+def print_line(text: str, *, flush: bool = False) -> None:
+    """A line on stdout, of which a terminal obeys nothing."""
+    print(visible_on(sys.stdout, text), flush=flush)
+
+
 def print_json(value: Any) -> None:
     """Indented JSON on stdout."""
     print(visible_on(sys.stdout, json.dumps(value, indent=2, ensure_ascii=False, default=str)))
@@ -137,8 +142,8 @@ def left_of_chain(chain: str, verb: str, doing: str) -> str:
 @contextmanager
 def _line_of_progress(what: str) -> Iterator[Callable[[str], None]]:
     if sys.stderr.isatty():
-        with _progress_on(console(stderr=True)) as terminal, terminal.status(f"{what} ...") as status:
-            yield lambda progress: status.update(f"{progress} ...")
+        with _progress_on(console(stderr=True)) as terminal, terminal.status(Text(f"{what} ...")) as status:
+            yield lambda progress: status.update(Text(f"{progress} ..."))
         return
     told: list[str] = []
 

@@ -96,7 +96,12 @@ def host_is_ours(host: str | None, names: Collection[str]) -> bool:
 
 def origin_is_ours(origin: str | None, host: str | None) -> bool:
     """Whether an `Origin` header, if there is one, names the host that the request is for."""
-    return origin is None or (host is not None and urlsplit(origin).netloc.lower() == host.lower())
+    if origin is None:
+        return True
+    try:
+        return host is not None and urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:
+        return False
 
 
 def names_of(host: str, more: Collection[str] = ()) -> frozenset[str]:

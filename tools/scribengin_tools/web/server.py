@@ -139,7 +139,7 @@ def token_from(file: Path | None, environment: Mapping[str, str]) -> tuple[str |
 def _listening(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError:
+    except (OSError, UnicodeError):  # of what nothing can be called, it is the latter
         raise ConfigInvalid(f"--host {host} is no address: name one of this machine") from None
     family, kind, protocol, _, address = found[0]
     listening = socket.socket(family, kind, protocol)

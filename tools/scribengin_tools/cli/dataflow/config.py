@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scribengin_tools.cli.options import ForceOption, JsonOption, NameArgument, RegistryOption, SecretsOption, connected
-from scribengin_tools.rendering.text import console, moment, note, print_json, table
+from scribengin_tools.rendering.text import console, moment, note, print_json, print_line, table
 
 if TYPE_CHECKING:
     from scribengin.dataflow.registry.view import DataflowView
@@ -51,7 +51,7 @@ def get(
         if as_json or isinstance(value, dict | list):
             print_json(value)
         else:
-            print("" if value is None else value)
+            print_line("" if value is None else str(value))
     elif as_json:
         print_json(shown_json(config, secrets=secrets))
     else:

@@ -22,23 +22,36 @@ def edit_text(view: DataflowView, *, force: bool = False) -> EditResult:
     """Let the operator edit the config, and write it if it is good and nobody else has edited it meanwhile.
 
     Raises ConfigInvalid, DataflowBusy, EditConflict, DataflowError (the editor failed): then the text stands in a file
-    that the message names, and nothing was written.
+    that the message names, and nothing was written. The editor may have removed the file: then there is no text.
     """
     found = view.config_to_edit()
     shown = _HEAD.format(name=view.dataflow, version=found.version) + as_yaml(found.value)
-    with tempfile.NamedTemporaryFile("w", prefix=f"{view.dataflow}-", suffix=".yaml", delete=False) as file:
+    name = f"{view.dataflow}-"
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix=name, suffix=".yaml", delete=False) as file:
         file.write(shown)
     path = Path(file.name)
     try:
         _run_editor(path)
-        text = path.read_text(encoding="utf-8")
+        text = _saved(path)
         unchanged = text == shown or not text.strip()
         wanted = found.value if unchanged else from_yaml(view.registry, text, found.value)
         edited = replace_config(view, found, wanted, force=force)
     except ScribenginError as error:
-        raise type(error)(f"{error} (your text is in {path})") from error
-    path.unlink()
+        if path.is_file():
+            error.args = (f"{error} (your text is in {path})",)
+        raise
+    path.unlink(missing_ok=True)
     return edited
+
+
+def _saved(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigInvalid(f"{path} cannot be read ({error.strerror}): nothing was changed") from None
+    except UnicodeDecodeError as error:
+        odd, line = error.object[error.start], error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigInvalid(f"the text is not in UTF-8 (byte 0x{odd:02x} in line {line}): save it as that") from None
 
 
 def _run_editor(path: Path) -> None:

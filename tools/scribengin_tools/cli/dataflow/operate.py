@@ -79,13 +79,18 @@ def pause(
     `resume` lets it go on. Ctrl-C stops waiting; the dataflow goes on pausing.
     """
     from scribengin.dataflow.registry.descriptors import FINAL_STATES
-    from scribengin.operations.chain.lifecycle import pause_chain
+    from scribengin.operations.chain.lifecycle import ask_chain_to_pause, pause_chain
     from scribengin.operations.editing import refuse_unless_led
     from scribengin.operations.lifecycle import ended_badly, set_desired_state, wait_for_state
     from scribengin.operations.names import chain_of, view_of
 
     with connected(registry) as session:
-        if chain := chain_of(session, name):
+        chain = chain_of(session, name)
+        if chain is not None and not wait:
+            ask_chain_to_pause(session, chain)
+            print(f"chain '{name}' is asked to pause; `scribengin status {name}` shows how far it is")
+            return
+        if chain is not None:
             with working(f"pausing chain '{name}'", left=left_of_chain(name, "pause", "pausing")) as progress:
                 pause_chain(session, chain, progress)
             print(f"chain '{name}' is paused")
@@ -110,6 +115,7 @@ def pause(
 
 def resume(name: NameArgument, wait: WaitOption = False, registry: RegistryOption = None) -> None:
     """Let a paused dataflow, or a paused chain, go on where it was."""
+    from scribengin.dataflow.registry.view import DataflowView
     from scribengin.operations.chain.lifecycle import resume_chain
     from scribengin.operations.editing import refuse_unless_led
     from scribengin.operations.lifecycle import set_desired_state
@@ -118,15 +124,17 @@ def resume(name: NameArgument, wait: WaitOption = False, registry: RegistryOptio
     with connected(registry) as session:
         if chain := chain_of(session, name):
             paused = resume_chain(session, chain)
-            print(f"chain '{name}' goes on ({', '.join(paused)})" if paused else f"chain '{name}' is not paused")
+            line = f"chain '{name}' goes on ({', '.join(paused)})" if paused else f"chain '{name}' is not paused"
+            print(line, flush=True)
+            for member in chain.members if wait else ():
+                follow(DataflowView(session, member.dataflow), wait=True)
             return
         view = view_of(session, name)
         refuse_unless_led(view)
-        if not set_desired_state(view, "running"):
-            print(f"dataflow '{name}' is not paused")
-            return
-        print(f"dataflow '{name}' goes on", flush=True)
-        follow(view, wait=wait)
+        goes_on = set_desired_state(view, "running")
+        print(f"dataflow '{name}' goes on" if goes_on else f"dataflow '{name}' is not paused", flush=True)
+        if goes_on or wait:
+            follow(view, wait=wait)
 
 
 def restart(

@@ -39,6 +39,8 @@ def logs(
     from scribengin.operations.names import view_of
     from scribengin_tools.output.local import container_facts, follow_output, outputs_of, print_output
 
+    if as_json and follow:
+        raise ConfigInvalid("--json lists the processes, --follow prints what they write: say one of the two")
     with connected(registry) as session:
         view = view_of(session, name)
         since_ms = view.status().submitted_ms

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scribengin_tools.cli.options import JsonOption, NameArgument, RegistryOption, connected, overrides
-from scribengin_tools.rendering.text import console, note, print_json, table
+from scribengin_tools.rendering.text import console, note, print_json, print_json_line, table
 
 if TYPE_CHECKING:
     from scribengin.operations.state import TaskState
@@ -60,6 +60,8 @@ def state(
     with connected(registry) as session:
         tasks = state_of(view_of(session, name), task)
     if not tasks:
+        if as_json and operator is None:  # of rows there is a line each, and none
+            print_json([])
         note(f"'{name}' has no state yet: none of its batches is done")
         return
     if operator is None:
@@ -96,5 +98,4 @@ def _print_rows(
         console().print(table(("TASK", "KEY", "VALUE"), [(task, row.key, row.value) for task, row in rows]))
         return
     for task, row in rows:
-        told = {"task": task, "key": json.loads(row.key), "value": json.loads(row.value)}
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        print_json_line({"task": task, "key": json.loads(row.key), "value": json.loads(row.value)})

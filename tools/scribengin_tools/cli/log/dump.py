@@ -67,8 +67,11 @@ def dump(
 ) -> None:
     """Write out the records that a log holds now, or a part."""
     from scribengin_tools.logs.dump import LogPart, part_of, write_records
-    from scribengin_tools.logs.positions import place_of
+    from scribengin_tools.logs.positions import checked_number, place_of
 
+    for option, txid in (("--txid-from", txid_from), ("--txid-to", txid_to)):
+        if txid is not None:
+            checked_number(txid, f"{option} {txid}")
     part = LogPart(start, None if end is None else place_of(end, "--to"), txid_from, txid_to, channels or (), count)
     with opened_namespace(registry, namespace) as opened:
         written = write_records(part_of(opened, log, part), form.value, output)

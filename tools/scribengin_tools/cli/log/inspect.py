@@ -26,7 +26,7 @@ from scribengin_tools.cli.options import (
     RegistryOption,
     opened_namespace,
 )
-from scribengin_tools.rendering.text import console, facts, print_json, print_json_line
+from scribengin_tools.rendering.text import console, facts, print_json, print_json_line, print_line
 
 if TYPE_CHECKING:
     from scribengin.log import LogNamespace
@@ -164,7 +164,7 @@ def _print_inspected(namespace: LogNamespace, found: list[LogCheck], segment: in
         if entries and check.metadata_check is not None:
             out.print()
             for line in entry_lines(namespace.inspect(check.log).entries(segment)):
-                print(line)
+                print_line(line)
 
 
 def _print_json(found: list[LogCheck], segment: int | None) -> None:

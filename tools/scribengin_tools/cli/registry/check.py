@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from scribengin_tools.cli.options import JsonOption, RegistryOption, connected
-from scribengin_tools.rendering.text import note, print_json
+from scribengin_tools.rendering.text import note, print_json, print_line
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,7 +43,7 @@ def check(
             left += not removed
             told.append({"kind": found.kind, "what": found.what, "removed": removed, "next_step": found.next_step})
             if not as_json:
-                print(f"removed: {found.line}" if removed else found.line, flush=True)
+                print_line(f"removed: {found.line}" if removed else found.line, flush=True)
     if as_json:
         print_json(told)
     elif not told:
