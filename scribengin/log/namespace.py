@@ -321,7 +321,7 @@ class LogNamespace(ClosedAtExit):
             found = TakenBack(from_cold=take_from_cold(metadata, self._store, owner, config, self._clock))
             state = metadata.whole()
             present = segments_there(self._store, state.head, config)
-            found = replace(found, given_up=give_up_missing(metadata, owner, state, present))
+            found = replace(found, given_up=give_up_missing(metadata, owner, state, config, present))
             if state.head.end_of_stream:
                 return found
             self._take_over(metadata, owner, lookup)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 
 from scribengin.base.names import log_command
 from scribengin.base.text.counting import many
@@ -20,6 +19,7 @@ from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, read_header
 from scribengin.log.format.records import TXID_NONE
 from scribengin.log.metadata.check import Finding, MetadataCheck, check_metadata
+from scribengin.log.metadata.cold_places import cold_files
 from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescriptor
 from scribengin.log.retention.holds import RegisteredReaders
 from scribengin.log.scan.audit import TXID_UNKNOWN, SegmentCheck
@@ -27,8 +27,8 @@ from scribengin.log.scan.unfinished import scan
 from scribengin.log.store.cold import ColdLocation
 from scribengin.log.store.contract import SegmentName, SegmentStore, SegmentView, Tail
 from scribengin.log.store.index import EntryPlace, IndexRow, rows_of
-from scribengin.log.write.found_in_cold import cold_files, only_cold, segments_there
-from scribengin.log.write.restored import aside_of, holder_of, records_in, size_of, unnamed
+from scribengin.log.write.found_in_cold import only_cold, segments_there
+from scribengin.log.write.restored import aside_of, holder_of, records_in, size_of, unnamed, without_files
 
 Progress = Callable[[int], None]
 """Called with the number of bytes that were looked at since the last call."""
@@ -184,9 +184,7 @@ class LogInspection:
     def missing(self) -> list[SegmentDescriptor]:
         """Completed segments that have no file, from the first on. Raises StoreUnreachable."""
         there = segments_there(self._store, self.metadata_check.head, self.metadata_check.log.config)
-        return list(
-            takewhile(lambda segment: (segment.segment, segment.epoch) not in there, self.metadata_check.segments)
-        )
+        return without_files(self.metadata_check.segments, there)
 
     def out_of_place(self) -> Iterator[Finding]:
         """What the registry says that the log's files contradict: files it does not name, readers where no record is

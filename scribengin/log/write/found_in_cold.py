@@ -17,6 +17,7 @@ from scribengin.base.clock import Clock
 from scribengin.errors import RecoveryRefused
 from scribengin.log.config import LogConfig
 from scribengin.log.format.entry import HEADER_BYTES, EncodedEntry
+from scribengin.log.metadata.cold_places import cold_files
 from scribengin.log.metadata.segments import (
     ColdDescriptor,
     LogMetadata,
@@ -26,22 +27,10 @@ from scribengin.log.metadata.segments import (
     WriterEpoch,
 )
 from scribengin.log.scan.audit import wrong_in
-from scribengin.log.store.cold import cold_names, cold_place
 from scribengin.log.store.contract import COLD, PlacedEntry, SegmentName, SegmentStore
 from scribengin.log.store.index import DamagePlace, walk
 from scribengin.log.write.restored import TAKING, aside_of, label, size_of
 from scribengin_registry.contract import Operation, Set
-
-
-def places_of(head: SegmentsHead, config: LogConfig) -> list[str]:
-    """Where cold copies of a log may be."""
-    configured = [] if config.cold_url is None else [cold_place(config.cold_url, head.directory)]
-    return list(dict.fromkeys((*head.cold_places, *configured)))
-
-
-def cold_files(head: SegmentsHead, config: LogConfig) -> list[SegmentName]:
-    """Every file of a log that cold storage has. Raises StoreUnreachable, LogWriteFailed."""
-    return [name for place in places_of(head, config) for name in cold_names(place, head.directory)]
 
 
 def segments_there(store: SegmentStore, head: SegmentsHead, config: LogConfig) -> set[tuple[int, int]]:

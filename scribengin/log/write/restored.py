@@ -19,7 +19,7 @@ order in which files were written, and no two ever have one name.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -29,9 +29,11 @@ import pyarrow.compute as pc
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.errors import LogNotFound, RecoveryRefused
+from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, EncodedEntry, EntryHeader, EntryType, encode, read_body
 from scribengin.log.format.staged import StagedRange
+from scribengin.log.metadata.cold_places import why_not_all_there
 from scribengin.log.metadata.segments import (
     Change,
     LogDescriptor,
@@ -189,17 +191,35 @@ def records_in(store: SegmentStore, name: SegmentName) -> int:
         view.close()
 
 
+def without_files(
+    segments: Iterable[SegmentDescriptor], present: Container[tuple[int, int]]
+) -> list[SegmentDescriptor]:
+    """The segments, from the first on, that have no file. `present` are those that have one, by number and epoch. One
+    that is named as cold counts as having one, whatever is seen there: it was read there whole, and never missed."""
+    return list(takewhile(lambda each: each.cold is None and (each.segment, each.epoch) not in present, segments))
+
+
 def give_up_missing(
-    metadata: LogMetadata, owner: WriterEpoch, state: LogState, present: Container[tuple[int, int]]
+    metadata: LogMetadata,
+    owner: WriterEpoch,
+    state: LogState,
+    config: LogConfig,
+    present: Container[tuple[int, int]],
 ) -> int:
-    """Let the log begin with the first segment that has a file, and return how many segments went. `present` are those
-    that have one, by number and epoch.
+    """Let the log begin with the first segment that has a file, and return how many segments went (`without_files`).
 
     They were purged after the backup was made. A log none of whose files are there is left alone: its disk may be away.
+    Raises RecoveryRefused (they may be in cold storage that is not there), StoreUnreachable.
     """
-    gone = list(takewhile(lambda segment: (segment.segment, segment.epoch) not in present, state.segments))
-    if len(gone) == len(state.segments):
+    gone = without_files(state.segments, present)
+    if not gone or len(gone) == len(state.segments):
         return 0
+    unseen = why_not_all_there(state.head, config)
+    if unseen is not None:
+        raise RecoveryRefused(
+            f"log '{metadata.log}': no file is there of segments {gone[0].segment} to {gone[-1].segment}, and they are "
+            f"not given up, for they may be cold: {unseen}"
+        )
     left = list(gone)
     while left:
         deletes: list[Operation] = [Delete(f"{metadata.segments_path}/{segment.node}") for segment in left]
