@@ -166,7 +166,8 @@ class LogInspection:
     def only_cold(self) -> list[SegmentName]:
         """Files in cold storage that alone hold a segment, which the registry does not know: it went back. Raises
         StoreUnreachable."""
-        return [name for _, name in only_cold(self._store, self._state(), self.metadata_check.log.config)]
+        found = only_cold(self._store, self._state(), self.metadata_check.log.config)
+        return [names[0] for _, names in found]
 
     def unnamed(self) -> list[SegmentName]:
         """Files that hold bytes and that the registry should name: it went back behind them, as to an older backup."""

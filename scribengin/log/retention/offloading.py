@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pyarrow as pa
 
@@ -137,26 +137,37 @@ def drop_hot_segments(
             if metrics is not None:
                 metrics.dropped_from_hot()
             continue
-        revise_segment(metadata, segment, _forgetting(cold))
+        if _is_there(store, segment):
+            revise_segment(metadata, segment, _forgetting(cold))
+            said = "its file in the store is kept, and copied again by the next maintenance"
+            step = "offload"
+        else:  # the registry went back behind its going
+            said, step = "its file in the store is not there either: another copy may be", "recover"
         failure = DamagedEntry(
-            f"log '{metadata.log}': the cold copy of segment {segment.segment} does not hold ({wrong}); its file in "
-            "the store is kept, and copied again by the next maintenance "
-            f"({log_command(metadata.namespace, 'offload', metadata.log)})",
+            f"log '{metadata.log}': the cold copy of segment {segment.segment} does not hold ({wrong}); {said} "
+            f"({log_command(metadata.namespace, step, metadata.log)})",
             position=str(DLSN(segment.segment, 0, 0)),
         )
     if failure is not None:
         raise failure
 
 
-def dead_cold(metadata: LogMetadata, state: LogState) -> Iterator[SegmentName]:
+def dead_cold(metadata: LogMetadata, store: SegmentStore, state: LogState) -> Iterator[SegmentName]:
     """The files in cold storage that nobody will ever open, whatever happens after `state` was read: of segments that
-    were purged, or that name another copy. Raises StoreUnreachable, LogWriteFailed, LogNotFound."""
+    were purged, or that name another copy.
+
+    Where a registry went back, it may name a copy that was found damaged since. Then the other one may be all there is.
+    So none goes unless what readers open is there. Raises StoreUnreachable, LogWriteFailed, LogNotFound.
+    """
     for place in state.head.cold_places:
         for name in maintained_names(metadata, state, place):
             listed = state.find(name.segment)
-            named = None if listed is None or listed.epoch != name.epoch else listed.cold_file
-            if name.segment < state.head.begin or named not in (None, name):
+            if name.segment < state.head.begin:
                 yield name
+            elif listed is not None and listed.epoch == name.epoch:
+                other = listed.cold_file not in (None, name)
+                if other and _is_there(store, listed):
+                    yield name
 
 
 # -- the copy
@@ -309,6 +320,15 @@ def failures_counted(metrics: LogMetrics | None) -> Iterator[None]:
 def _hot_bytes(segment: SegmentDescriptor) -> int:
     raw = segment.bytes if segment.raw_dropped_ms is None else 0
     return raw + (0 if segment.compressed is None else segment.compressed.bytes)
+
+
+def _is_there(store: SegmentStore, segment: SegmentDescriptor) -> bool:
+    """Whether the file that readers open of a completed segment is there, as long as it should be."""
+    try:
+        with closing(store.open(segment.file)) as view:
+            return view.size() >= segment.file_bytes
+    except LogNotFound:
+        return False
 
 
 def _wrong_in_cold(

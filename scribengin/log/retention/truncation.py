@@ -117,7 +117,7 @@ def purge_log(
         drop_hot,
         lambda: remove(dead()),
         lambda: remove(cold),
-        lambda: remove(list(dead_cold(metadata, state)) if sweep else ()),
+        lambda: remove(list(dead_cold(metadata, store, metadata.state(state))) if sweep else ()),
     )
     return Purged(state.head.begin - before, freed)
 

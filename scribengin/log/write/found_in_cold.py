@@ -11,7 +11,7 @@ copies are: a backup that is older than that configuration names no place, so it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from scribengin.base.clock import Clock
 from scribengin.errors import RecoveryRefused
@@ -41,25 +41,26 @@ def segments_there(store: SegmentStore, head: SegmentsHead, config: LogConfig) -
 
 def only_cold(
     store: SegmentStore, state: LogState, config: LogConfig
-) -> Iterator[tuple[SegmentDescriptor | None, SegmentName]]:
-    """The segments that the registry does not know to be in cold storage alone, each with the file there that holds
-    most: listed or not (None). Raises StoreUnreachable, LogWriteFailed."""
+) -> Iterator[tuple[SegmentDescriptor | None, list[SegmentName]]]:
+    """The segments that the registry does not know to be in cold storage alone, each with its files there, the one that
+    holds most first: listed or not (None). Raises StoreUnreachable, LogWriteFailed."""
     directory = state.head.directory
     cold = cold_files(state.head, config)
     hot = [*store.names(directory), *store.names(aside_of(directory))] if cold else []
     there = {(name.segment, name.epoch) for name in hot}
     taken = {segment.taken_from for segment in state.segments} if cold else set()
-    largest: dict[tuple[int, int], SegmentName] = {}
-    for name in sorted(cold, key=lambda name: size_of(store, name)):
-        largest[name.epoch, name.segment] = name
-    for _place, name in sorted(largest.items()):
+    copies: dict[tuple[int, int], list[SegmentName]] = {}
+    for name in sorted(cold, key=lambda name: size_of(store, name), reverse=True):
+        copies.setdefault((name.epoch, name.segment), []).append(name)
+    for _place, names in sorted(copies.items()):
+        name = names[0]
         listed = state.find(name.segment)
         if (name.segment, name.epoch) in there or name.segment < state.head.begin or label(name) in taken:
             continue
         if listed is None or listed.epoch != name.epoch:
-            yield None, name
+            yield None, names
         elif not listed.in_progress and not listed.file.place:
-            yield listed, name
+            yield listed, names
 
 
 def take_from_cold(
@@ -68,24 +69,35 @@ def take_from_cold(
     """Let the registry name what only cold storage has, set aside what it does not list, and say how many segments it
     names now. For the log's owner.
 
-    Raises RecoveryRefused (a copy does not hold), StoreUnreachable, LogWriteFailed, Fenced.
+    Raises RecoveryRefused (no copy of one holds), StoreUnreachable, LogWriteFailed, Fenced.
     """
     named = 0
-    for listed, name in list(only_cold(store, metadata.whole(), config)):
+    for listed, names in list(only_cold(store, metadata.whole(), config)):
         if listed is None:
-            _set_aside(store, name)
+            _set_aside(store, names[0])
             continue
-        size = size_of(store, name)
-        wrong = wrong_in(store, listed, name, size)
-        if wrong is not None:
-            raise RecoveryRefused(
-                f"log '{metadata.log}': segment {listed.segment} is in cold storage alone, and {store.location(name)} "
-                f"does not hold ({wrong}); bring that file back from a copy, or truncate the log behind it"
-            )
+        name, size = _that_holds(metadata.log, store, listed, names)
         cold = ColdDescriptor(place=name.place, token=name.copy.removeprefix(COLD), bytes=size)
         _name(metadata, owner, listed, cold, clock.now_ms())
         named += 1
     return named
+
+
+def _that_holds(
+    log: str, store: SegmentStore, listed: SegmentDescriptor, names: Sequence[SegmentName]
+) -> tuple[SegmentName, int]:
+    """The first of the copies of a segment that holds, read whole, and its size. Raises RecoveryRefused."""
+    told = []
+    for name in names:
+        size = size_of(store, name)
+        wrong = wrong_in(store, listed, name, size)
+        if wrong is None:
+            return name, size
+        told.append(f"{store.location(name)} does not hold ({wrong})")
+    raise RecoveryRefused(
+        f"log '{log}': segment {listed.segment} is in cold storage alone, and {', '.join(told)}; bring that file back "
+        "from a copy, or truncate the log behind it"
+    )
 
 
 def _name(

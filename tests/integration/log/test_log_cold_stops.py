@@ -9,6 +9,7 @@ import pytest
 from scribengin.errors import (
     ConfigInvalid,
     DamagedEntry,
+    LogNotFound,
     PositionTruncated,
     RecoveryRefused,
     StoreUnreachable,
@@ -25,7 +26,7 @@ from scribengin.testing.log_samples import (
     payloads_read,
 )
 from scribengin_registry.errors import RegistryUnreachable
-from tests.dying import Stopped
+from tests.dying import Stopped, stop_here
 from tests.registry_copies import restore, saved
 from tests.servers.cold import GRACE_S, HOUR_S, LOG, ColdLog
 
@@ -431,4 +432,39 @@ def test_what_is_being_taken_back_beside_a_cold_segment_of_its_number_is_not_los
     assert sorted(payloads_read(cold_log.namespace, LOG)) == sorted(payloads + lost)
     cold_log.namespace.offload(LOG)
     cold_log.drop_hot()
+    assert cold_log.findings() == []
+
+
+@pytest.mark.parametrize("swept_before", [True, False])
+def test_a_registry_that_went_back_to_a_copy_that_did_not_hold_keeps_the_one_that_does(
+    cold_log: ColdLog, swept_before: bool
+) -> None:
+    payloads = cold_log.offloaded(6)
+    backup = saved(cold_log.registry)
+    for number in (1, 2):
+        cold_log.damage(number, 100)
+    cold_log.clock.advance_s(2 * HOUR_S)
+    with pytest.raises(DamagedEntry):
+        cold_log.namespace.purge(LOG)
+    assert cold_log.namespace.offload(LOG) == 2
+    if swept_before:
+        cold_log.drop_hot()
+        assert cold_log.cold() == [1, 2]
+    else:  # whoever swept died before it got to what is dead in cold storage
+        with at_failpoint("log.cold_remove:before", stop_here), pytest.raises(Stopped):
+            cold_log.drop_hot()
+        cold_log.clock.advance_s(GRACE_S)
+        with at_failpoint("log.cold_remove:before", stop_here), pytest.raises(Stopped):
+            cold_log.namespace.purge(LOG)
+        assert cold_log.cold() == [1, 1, 2, 2]
+    assert cold_log.hot() == []
+    restore(cold_log.registry, backup)
+    for _ in range(2):
+        with pytest.raises((DamagedEntry, LogNotFound)):
+            cold_log.namespace.purge(LOG)
+    recover_log(cold_log.namespace, LOG)
+    assert payloads_read(cold_log.namespace, LOG) == payloads
+    cold_log.drop_hot()
+    assert payloads_read(cold_log.namespace, LOG) == payloads
+    assert cold_log.cold() == [1, 2]
     assert cold_log.findings() == []
