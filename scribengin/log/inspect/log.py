@@ -27,7 +27,7 @@ from scribengin.log.scan.unfinished import scan
 from scribengin.log.store.cold import ColdLocation
 from scribengin.log.store.contract import SegmentName, SegmentStore, SegmentView, Tail
 from scribengin.log.store.index import EntryPlace, IndexRow, rows_of
-from scribengin.log.write.found_in_cold import only_cold, segments_there
+from scribengin.log.write.found_copies import copies_alone, segments_there
 from scribengin.log.write.restored import aside_of, holder_of, records_in, size_of, unnamed, without_files
 
 Progress = Callable[[int], None]
@@ -163,11 +163,16 @@ class LogInspection:
             return cold_files(self.metadata_check.head, self.metadata_check.log.config)
         return []
 
-    def only_cold(self) -> list[SegmentName]:
-        """Files in cold storage that alone hold a segment, which the registry does not know: it went back. Raises
-        StoreUnreachable."""
-        found = only_cold(self._store, self._state(), self.metadata_check.log.config)
-        return [names[0] for _, names in found]
+    def copies_alone(self) -> list[SegmentName]:
+        """Copies that alone hold a segment, in cold storage or compressed, which the registry does not know: it went
+        back. Raises StoreUnreachable."""
+        found = copies_alone(self._store, self._state(), self.metadata_check.log.config)
+        return [names[0] for listed, names in found if listed is None or not self._moved_since(listed)]
+
+    def _moved_since(self, segment: SegmentDescriptor) -> bool:
+        """Whether readers open another file of it by now than when this was made, or it was given up."""
+        now = self._metadata.completed_segment(segment.segment)
+        return not (now is None and segment.in_progress) and (now is None or now.file != segment.file)
 
     def unnamed(self) -> list[SegmentName]:
         """Files that hold bytes and that the registry should name: it went back behind them, as to an older backup."""
@@ -199,10 +204,11 @@ class LogInspection:
                     name.segment,
                 )
         with suppress(StoreUnreachable):  # which a look at its segments tells
-            for name in self.only_cold():
+            for name in self.copies_alone():
+                where = "in cold storage alone" if name.place else "there as its compressed copy alone"
                 yield Finding(
-                    f"the segment is in cold storage alone ({self._store.location(name)}), which the registry does not "
-                    f"know: it went back, as to an older backup; {self._recovery} takes it from there",
+                    f"the segment is {where} ({self._store.location(name)}), which the registry does not know: it went "
+                    f"back, as to an older backup; {self._recovery} takes it from there",
                     name.segment,
                 )
         yield from self._readers_out_of_place()

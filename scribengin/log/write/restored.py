@@ -58,16 +58,17 @@ TAKING = "taking-0"
 @dataclass(frozen=True, slots=True)
 class TakenBack:
     """What came of it: the segments that are part of the log again, which files could not be, and why, how many
-    segments at its beginning were given up because their files are gone, and how many of those that are listed were
-    found in cold storage alone, and are read from there."""
+    segments at its beginning were given up because their files are gone. And how many of those that are listed were
+    found in cold storage alone, or as their compressed copies alone, and are read from there."""
 
     segments: tuple[SegmentDescriptor, ...] = ()
     refused: tuple[str, ...] = ()
     given_up: int = 0
     from_cold: int = 0
+    from_copies: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.segments or self.refused or self.given_up or self.from_cold)
+        return bool(self.segments or self.refused or self.given_up or self.from_cold or self.from_copies)
 
 
 def aside_of(directory: str) -> str:
@@ -216,6 +217,7 @@ def without_files(
 
 def give_up_missing(
     metadata: LogMetadata,
+    store: SegmentStore,
     owner: WriterEpoch,
     state: LogState,
     config: LogConfig,
@@ -223,13 +225,16 @@ def give_up_missing(
 ) -> int:
     """Let the log begin with the first segment that has a file, and return how many segments went (`without_files`).
 
-    They were purged after the backup was made. A log none of whose files are there is left alone: its disk may be away.
-    Raises RecoveryRefused (they may be in cold storage that is not there), StoreUnreachable.
+    They were purged after the backup was made. If that is true of all that are listed, the log begins with what was set
+    aside. Where nothing was, it is left alone: its disk may be away. Raises RecoveryRefused (they may be in cold
+    storage that is not there), StoreUnreachable.
     """
     gone = without_files(state.segments, present)
-    if not gone or len(gone) == len(state.segments):
+    all_gone = len(gone) == len(state.segments)
+    following = _first_aside(store, owner.directory) if all_gone else None
+    if all_gone and following is None:
         return 0
-    unseen = why_not_all_there(state.head, config)
+    unseen = why_not_all_there(state.head, config) if gone else None
     if unseen is not None:
         raise RecoveryRefused(
             f"log '{metadata.log}': no file is there of segments {gone[0].segment} to {gone[-1].segment}, and they are "
@@ -241,7 +246,32 @@ def give_up_missing(
         now = left[: len(next(batches(deletes)))]
         metadata.change(owner, _forgetting(now, deletes[: len(now)]))
         left = left[len(now) :]
+    if following is not None:
+        metadata.change(owner, _beginning_with(*following))
     return len(gone)
+
+
+def _first_aside(store: SegmentStore, directory: str) -> tuple[SegmentName, EntryHeader] | None:
+    """What was set aside of the segment that was written first, and how it begins."""
+    for name in sorted(store.names(aside_of(directory)), key=lambda name: (name.epoch, name.segment)):
+        header = _first_header(store, name)
+        if header is not None:
+            return name, header
+    return None
+
+
+def _beginning_with(name: SegmentName, header: EntryHeader) -> Change:
+    """An empty log goes on with that file, under its own number: what lay between was purged."""
+    first = DLSN(name.segment, 0, 0)
+
+    def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
+        if head.begin <= head.max_segment or name.segment <= head.max_segment or header.sequence < head.next_sequence:
+            return head, []
+        begin = {"begin": name.segment, "max_segment": name.segment - 1, "next_sequence": header.sequence}
+        after = head.model_copy(update=begin)
+        return (after if head.first >= first else after.truncated(first, first)), []
+
+    return change
 
 
 def _forgetting(dropped: Sequence[SegmentDescriptor], deletes: list[Operation]) -> Change:
@@ -251,6 +281,8 @@ def _forgetting(dropped: Sequence[SegmentDescriptor], deletes: list[Operation]) 
         if head.begin > dropped[-1].segment:  # after a lost reply
             return head, []
         after = head.without(dropped)
+        if dropped[-1].in_progress:
+            after = after.model_copy(update={"in_progress": False})
         return (after if head.first >= first else after.truncated(first, first)), deletes
 
     return change
