@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from scribengin.base.failpoints import failpoint
-from scribengin.errors import LogNotFound
+from scribengin.errors import LogNotFound, StoreUnreachable
 from scribengin.log.config import LogConfig
 from scribengin.log.metadata.segments import LogMetadata, LogOperator, LogState, SegmentDescriptor, SegmentsHead
 from scribengin.log.store.cold import (
@@ -108,7 +108,17 @@ def token_of(metadata: LogMetadata, state: LogState, place: str) -> str:
 
 
 def maintained_names(metadata: LogMetadata, state: LogState, place: str) -> list[SegmentName]:
-    """Every file of the log in a place that its head names. Raises as `token_of`."""
+    """Every file of the log in a place that its head names. Where that is away, and no segment is there any more, it
+    may be gone for good, and holds up nobody: none. Raises as `token_of`."""
+    try:
+        return _maintained_names(metadata, state, place)
+    except StoreUnreachable:
+        if _named_in(state.segments, place):
+            raise
+        return []
+
+
+def _maintained_names(metadata: LogMetadata, state: LogState, place: str) -> list[SegmentName]:
     token = state.head.cold_tokens.get(place)
     if token is None:
         there = look_into(place, state.head.directory).is_there

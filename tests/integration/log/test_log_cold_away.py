@@ -303,3 +303,43 @@ def test_a_registry_that_went_back_gives_up_nothing_that_may_be_cold(cold_log: C
     assert found is not None
     assert found.restored.given_up == 0
     assert payloads_read(cold_log.namespace, LOG) == payloads[:9] + payloads_since + payloads[9:]
+
+
+def test_a_place_that_was_never_used_is_not_taken_for_one_that_is_empty_unless_somebody_says_so(
+    cold_log: ColdLog,
+) -> None:
+    payloads = fill_log(cold_log.namespace, LOG, 12)
+    cold_log.namespace.configure(LOG, cold_log.config())
+    backup = saved(cold_log.registry)
+    cold_log.namespace.truncate(LOG, DLSN(3, 0, 0))
+    cold_log.namespace.purge(LOG)
+    restore(cold_log.registry, backup)
+    with pytest.raises(RecoveryRefused, match=r"of segments 1 to 2, and they are not given up.*make that file in it"):
+        recover_log(cold_log.namespace, LOG)
+    assert [segment.segment for segment in cold_log.namespace.segments(LOG)] == [1, 2, 3, 4]
+    cold_log.files.put(f"{cold_log.where()}/{MARK}0123456789ab", b"")
+    found = recover_log(cold_log.namespace, LOG)
+    assert found is not None
+    assert found.restored.given_up == 2
+    assert payloads_read(cold_log.namespace, LOG) == payloads[6:]
+    cold_log.namespace.offload(LOG)
+    assert cold_log.marks() == ["0123456789ab"]
+
+
+# -- a place that is in no use any more
+
+
+def test_a_place_that_no_segment_is_in_any_more_may_go(cold_log: ColdLog) -> None:
+    cold_log.offloaded()
+    cold_log.drop_hot()
+    cold_log.more(2)
+    cold_log.namespace.configure(LOG, LogConfig(segment_bytes_max=4096))
+    with cold_log.unmounted(), pytest.raises(StoreUnreachable):
+        cold_log.namespace.purge(LOG)
+    cold_log.namespace.truncate(LOG, DLSN(4, 0, 0))
+    with cold_log.unmounted():
+        assert cold_log.namespace.purge(LOG).segments == 3
+        cold_log.namespace.purge(LOG)
+    assert cold_log.cold() == [1, 2, 3]
+    cold_log.namespace.purge(LOG)
+    assert cold_log.cold() == []
