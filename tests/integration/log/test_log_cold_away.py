@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.base.threads import BackgroundWork
 from scribengin.errors import LogNotFound, RecoveryRefused, StoreUnreachable
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.log.clients.repair import recover_log
@@ -32,6 +33,12 @@ OPERATIONS: dict[str, Work] = {
     "read": lambda namespace: payloads_read(namespace, LOG),
     "read from a position": lambda namespace: namespace.open_reader(LOG, DLSN(2, 1, 0)).read(1),
 }
+
+
+@pytest.fixture(autouse=True)
+def unmaintained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No writer maintains its log by itself: when that is done is the test's."""
+    monkeypatch.setattr(BackgroundWork, "kick", lambda _work: None)
 
 
 def half_cold(cold_log: ColdLog) -> list[bytes]:
@@ -332,8 +339,8 @@ def test_a_place_that_was_never_used_is_not_taken_for_one_that_is_empty_unless_s
 def test_a_place_that_no_segment_is_in_any_more_may_go(cold_log: ColdLog) -> None:
     cold_log.offloaded()
     cold_log.drop_hot()
-    cold_log.more(2)
     cold_log.namespace.configure(LOG, LogConfig(segment_bytes_max=4096))
+    cold_log.more(2)
     with cold_log.unmounted(), pytest.raises(StoreUnreachable):
         cold_log.namespace.purge(LOG)
     cold_log.namespace.truncate(LOG, DLSN(4, 0, 0))
