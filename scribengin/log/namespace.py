@@ -56,7 +56,7 @@ from scribengin.log.retention.truncation import Purged, purge_log, truncate_log
 from scribengin.log.store.contract import SegmentName, SegmentStore
 from scribengin.log.store.opening import open_store
 from scribengin.log.write.commit_thread import CommitThread
-from scribengin.log.write.found_in_cold import segments_there, take_from_cold
+from scribengin.log.write.found_copies import segments_there, take_copies
 from scribengin.log.write.group_commit import WriteLimiter
 from scribengin.log.write.recovery import StagedLookup, commit_log_lookup, commit_log_path, recover_unfinished
 from scribengin.log.write.restored import Restoration, TakenBack, give_up_missing, sort_out
@@ -318,10 +318,11 @@ class LogNamespace(ClosedAtExit):
         with ownership.given_back(metadata, owner):
             lookup = commit_log_lookup(self.registry, name, self.path)
             config = metadata.descriptor().config
-            found = TakenBack(from_cold=take_from_cold(metadata, self._store, owner, config, self._clock))
+            found = take_copies(metadata, self._store, owner, config, self._clock)
             state = metadata.whole()
             present = segments_there(self._store, state.head, config)
-            found = replace(found, given_up=give_up_missing(metadata, owner, state, present))
+            given_up = give_up_missing(metadata, self._store, owner, state, config, present)
+            found = replace(found, given_up=given_up)
             if state.head.end_of_stream:
                 return found
             self._take_over(metadata, owner, lookup)

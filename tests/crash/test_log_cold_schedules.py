@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -19,6 +19,7 @@ from scribengin.log.metadata.segments import SegmentDescriptor
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import payloads_read
 from scribengin.testing.memory.disk_states import Operation
+from scribengin.testing.memory.files import MemoryFiles
 from tests.dying import Stopped
 from tests.servers.cold import HOUR_S, LOG, ColdLog
 
@@ -26,7 +27,7 @@ STEPS = 40
 STOPS = [
     f"{name}:{moment}"
     for name in (
-        *("log.cold_index", "log.cold_remove", "log.cold_write", "log.metadata", "log.segment_remove"),
+        *("log.cold_index", "log.cold_mark", "log.cold_remove", "log.cold_write", "log.metadata", "log.segment_remove"),
         *("files.append", "files.close", "files.create", "files.make_directory", "files.remove", "files.sync"),
         "files.sync_directory",
     )
@@ -45,6 +46,9 @@ class Schedule:
     seen: int = 0
     reader: LogReader | None = None
     """Somebody who reads on and on, and has read the records before `seen`."""
+    unmounted: ExitStack | None = None
+    """What mounts cold storage again; None: it is mounted."""
+    below: MemoryFiles | None = None
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -59,6 +63,8 @@ class Schedule:
             step()
             self._check()
         self.log.files.away = False
+        if self.unmounted is not None:
+            self._unmount_or_mount()
         self.log.namespace.offload(LOG)
         self.log.drop_hot()
         self._check()
@@ -101,11 +107,24 @@ class Schedule:
                 self.first = first
 
     def _fail(self) -> None:
-        """Cold storage loses its power, or goes away, or is back."""
-        if self.random.random() < 0.5:
+        """Cold storage loses its power, or goes away, or is not mounted, or is back."""
+        what = self.random.randrange(4)
+        if what < 2:
             self.log.files.crash(self.random.randint(0, 1 << 30))
-        else:
+        elif what == 2:
             self.log.files.away = not self.log.files.away
+        elif self.log.namespace.info(LOG).head.cold_tokens:  # before that nobody can tell
+            self._unmount_or_mount()
+
+    def _unmount_or_mount(self) -> None:
+        if self.unmounted is None:
+            self.unmounted = ExitStack()
+            self.below = self.unmounted.enter_context(self.log.unmounted())
+        else:
+            assert self.below is not None
+            assert self.below.names("/") == [], "nothing is made below the mount"
+            self.unmounted.close()
+            self.unmounted = None
 
     def _segment_of(self, sequence: int) -> SegmentDescriptor | None:
         segments = self.log.namespace.segments(LOG)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
 
+from scribengin.filesystems import paths
 from scribengin.log import LogConfig, LogNamespace
+from scribengin.log.metadata.segments import LogOperator
 from scribengin.log.retention.compression import RAW_GRACE_MS
-from scribengin.log.store.cold import cold_names
+from scribengin.log.store.cold import MARK, cold_names, look_into
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.log_samples import bound_namespace, fill_log
 from scribengin.testing.memory.disk import MemoryDisk
@@ -77,6 +80,28 @@ class ColdLog:
         """Of a cold segment, in its file system."""
         name = next(name for name in cold_names(self.place(), self.directory()) if name.segment == number)
         return f"/{str(name).partition('://')[2]}.log"
+
+    @contextmanager
+    def unmounted(self) -> Iterator[MemoryFiles]:
+        """While the block lasts, an empty file system stands where cold storage was: this one."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(paths._LENT, "cold", MemoryFiles("what is below the mount"))
+            yield paths._LENT["cold"]  # type: ignore[misc]
+
+    def as_before_marks(self) -> None:
+        """Let its cold storage be as an older version has left it: without a mark."""
+        metadata = self.namespace._metadata(LOG)
+        metadata.change(LogOperator(self.directory()), lambda head: (head.model_copy(update={"cold_tokens": {}}), []))
+        for mark in self.marks():
+            self.files.remove(f"{self.where()}/{MARK}{mark}")
+
+    def where(self) -> str:
+        """The log's place, in its file system."""
+        return f"/{self.place().partition('://')[2]}"
+
+    def marks(self) -> list[str]:
+        """The tokens of the marks that stand there."""
+        return list(look_into(self.place(), self.directory()).marks)
 
     def offloaded(self, entries: int = 9, rows: int = 1, **settings: object) -> list[bytes]:
         """The payloads of the log, which is in the store and in cold storage from now on."""

@@ -49,7 +49,7 @@ def recover_log(namespace: LogNamespace, log: str, *, timeout_s: float = 10.0, s
             f"log '{log}': {metadata_check.findings[0]}; look at all of it with "
             f"{log_command(namespace.path, 'inspect', log)}"
         )
-    gone = inspection.unnamed() or inspection.missing() or inspection.only_cold()
+    gone = inspection.unnamed() or inspection.missing() or inspection.copies_alone()
     if unfinished is None and not gone:
         return None
     restored = namespace.recover(log, timeout_s=timeout_s, steal=steal)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 
 from scribengin.base.names import log_command
 from scribengin.base.text.counting import many
@@ -20,6 +19,7 @@ from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, read_header
 from scribengin.log.format.records import TXID_NONE
 from scribengin.log.metadata.check import Finding, MetadataCheck, check_metadata
+from scribengin.log.metadata.cold_places import cold_files
 from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescriptor
 from scribengin.log.retention.holds import RegisteredReaders
 from scribengin.log.scan.audit import TXID_UNKNOWN, SegmentCheck
@@ -27,8 +27,8 @@ from scribengin.log.scan.unfinished import scan
 from scribengin.log.store.cold import ColdLocation
 from scribengin.log.store.contract import SegmentName, SegmentStore, SegmentView, Tail
 from scribengin.log.store.index import EntryPlace, IndexRow, rows_of
-from scribengin.log.write.found_in_cold import cold_files, only_cold, segments_there
-from scribengin.log.write.restored import aside_of, holder_of, records_in, size_of, unnamed
+from scribengin.log.write.found_copies import copies_alone, segments_there
+from scribengin.log.write.restored import aside_of, holder_of, records_in, size_of, unnamed, without_files
 
 Progress = Callable[[int], None]
 """Called with the number of bytes that were looked at since the last call."""
@@ -163,10 +163,16 @@ class LogInspection:
             return cold_files(self.metadata_check.head, self.metadata_check.log.config)
         return []
 
-    def only_cold(self) -> list[SegmentName]:
-        """Files in cold storage that alone hold a segment, which the registry does not know: it went back. Raises
-        StoreUnreachable."""
-        return [name for _, name in only_cold(self._store, self._state(), self.metadata_check.log.config)]
+    def copies_alone(self) -> list[SegmentName]:
+        """Copies that alone hold a segment, in cold storage or compressed, which the registry does not know: it went
+        back. Raises StoreUnreachable."""
+        found = copies_alone(self._store, self._state(), self.metadata_check.log.config)
+        return [names[0] for listed, names in found if listed is None or not self._moved_since(listed)]
+
+    def _moved_since(self, segment: SegmentDescriptor) -> bool:
+        """Whether readers open another file of it by now than when this was made, or it was given up."""
+        now = self._metadata.completed_segment(segment.segment)
+        return not (now is None and segment.in_progress) and (now is None or now.file != segment.file)
 
     def unnamed(self) -> list[SegmentName]:
         """Files that hold bytes and that the registry should name: it went back behind them, as to an older backup."""
@@ -184,9 +190,7 @@ class LogInspection:
     def missing(self) -> list[SegmentDescriptor]:
         """Completed segments that have no file, from the first on. Raises StoreUnreachable."""
         there = segments_there(self._store, self.metadata_check.head, self.metadata_check.log.config)
-        return list(
-            takewhile(lambda segment: (segment.segment, segment.epoch) not in there, self.metadata_check.segments)
-        )
+        return without_files(self.metadata_check.segments, there)
 
     def out_of_place(self) -> Iterator[Finding]:
         """What the registry says that the log's files contradict: files it does not name, readers where no record is
@@ -200,10 +204,11 @@ class LogInspection:
                     name.segment,
                 )
         with suppress(StoreUnreachable):  # which a look at its segments tells
-            for name in self.only_cold():
+            for name in self.copies_alone():
+                where = "in cold storage alone" if name.place else "there as its compressed copy alone"
                 yield Finding(
-                    f"the segment is in cold storage alone ({self._store.location(name)}), which the registry does not "
-                    f"know: it went back, as to an older backup; {self._recovery} takes it from there",
+                    f"the segment is {where} ({self._store.location(name)}), which the registry does not know: it went "
+                    f"back, as to an older backup; {self._recovery} takes it from there",
                     name.segment,
                 )
         yield from self._readers_out_of_place()

@@ -11,13 +11,13 @@ from scribengin.base.model import from_node_name, node_name
 from scribengin.errors import ConfigConflict, DescriptorUnreadable, InconsistentLog, LogBusy, LogExists
 from scribengin.log.config import LogConfig
 from scribengin.log.metadata.check import MetadataCheck, check_metadata
+from scribengin.log.metadata.cold_places import empty_places
 from scribengin.log.metadata.segments import (
     LockDescriptor,
     LogDescriptor,
     LogMetadata,
     SegmentsHead,
 )
-from scribengin.log.store.cold import cold_names, remove_cold
 from scribengin.log.store.contract import SegmentStore
 from scribengin_registry.client import batches
 from scribengin_registry.compare_and_set import LookAgain, win_race
@@ -146,7 +146,7 @@ def finish_deletion(metadata: LogMetadata, store: SegmentStore) -> bool:
     while there is not None and there[0].deleting:
         log, version = there
         try:
-            _remove_cold(metadata)
+            empty_places(metadata)
             for batch in batches(_deletes(metadata, log.directory, version, ANY_VERSION)):
                 same = [] if batch[0].path == metadata.path else [metadata.same(log.directory)]
                 with failpoint("log.delete_rest"):
@@ -160,17 +160,6 @@ def finish_deletion(metadata: LogMetadata, store: SegmentStore) -> bool:
         return False
     store.delete_log(begun[0].directory)
     return True
-
-
-def _remove_cold(metadata: LogMetadata) -> None:
-    """Remove what cold storage has of a log that is being deleted: its head names the places, so it goes after it."""
-    node = metadata.registry.find(metadata.segments_path)
-    if node is None:
-        return
-    head = SegmentsHead.from_bytes(node.data, path=metadata.segments_path)
-    for place in head.cold_places:
-        for name in cold_names(place, head.directory):
-            remove_cold(name)
 
 
 def standing(registry: Registry, logs_path: str, nodes: Sequence[str]) -> list[str]:

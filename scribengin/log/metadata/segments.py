@@ -78,7 +78,8 @@ class SegmentsHead(Descriptor):
     completed. `revisions` counts the changes of descriptors of completed segments, `revised` are the segments of the
     last of these. Records before `first` were truncated: no record lies from `given_up_to` to `first`, so whoever had
     read up to there, and no further, has lost nothing. Cold copies of its segments are in `cold_places`, and nowhere
-    else: each stands here before the first file is made there (retention/offloading.py).
+    else: each stands here before the first file is made there. `cold_tokens` are the marks that stand in these
+    (cold_places.py): none is believed to be empty without its own. "" is one that a deletion has emptied.
     """
 
     directory: EntryName
@@ -102,6 +103,7 @@ class SegmentsHead(Descriptor):
     given_up_entry: int = DLSN.INITIAL.entry
     given_up_slot: int = DLSN.INITIAL.slot
     cold_places: tuple[str, ...] = ()
+    cold_tokens: dict[str, str] = {}
 
     @property
     def first(self) -> DLSN:
@@ -465,11 +467,7 @@ class LogMetadata:
 
     def create_segment(self, owner: WriterEpoch, descriptor: SegmentDescriptor) -> SegmentsHead:
         """Register a segment that is being written from now on. Raises as `change`."""
-
-        def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
-            return self._registration(head, descriptor)
-
-        return self.change(owner, change)
+        return self.change(owner, lambda head: self._registration(head, descriptor))
 
     def complete_segment(
         self, owner: WriterEpoch, completed: SegmentDescriptor, *, release: bool = False

@@ -223,6 +223,7 @@ def _head_of(head: SegmentsHead, log: LogDescriptor, segments: list[SegmentDescr
             "revisions": 0,
             "revised": (),
             "cold_places": (),
+            "cold_tokens": {},
         }
     )
 

@@ -1,6 +1,7 @@
 """Cold storage: a completed segment is copied there, compared, and in the end kept there alone. The order is
 
-1. the log's head names the place, so that whoever sweeps or deletes the log knows where to look;
+1. the log's head names the place, so that whoever sweeps or deletes the log knows where to look, and the mark there,
+   without which nobody believes what is seen there (metadata/cold_places.py);
 2. the file, under a name like no other, made durable, then read back and compared with the store's, byte by byte;
 3. the segment's descriptor names it (at most one is ever named for a segment whose file in the store has gone);
 4. once the segment is old, or the store holds too much, the copy is read whole, and the descriptor says that readers
@@ -12,37 +13,43 @@ what another one has not compared. A crash between any two leaves a file too man
 cold storage is of a segment that names another copy, or of none that is listed any more. Copies that nothing names yet
 stay: one of them may be about to be named. Segments that are purged go from the registry first, then from both.
 
-The mistake to avoid: taking cold storage that does not answer for one that is empty. It raises, nothing is dropped, and
-the next maintenance tries again.
+The mistake to avoid: taking cold storage that does not answer, or is not mounted, for one that is empty. It raises,
+nothing is dropped, and the next maintenance tries again.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pyarrow as pa
 
 from scribengin.base.names import log_command
-from scribengin.errors import ConfigInvalid, DamagedEntry, LogError, LogNotFound, LogWriteFailed, SegmentsMoved
+from scribengin.errors import (
+    ConfigInvalid,
+    DamagedEntry,
+    LogError,
+    LogNotFound,
+    LogWriteFailed,
+    SegmentsMoved,
+    StoreUnreachable,
+)
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
+from scribengin.log.metadata.cold_places import maintained_names, name_place, token_of
 from scribengin.log.metadata.segments import (
     ColdDescriptor,
     LogMetadata,
-    LogOperator,
     LogState,
     SegmentDescriptor,
-    SegmentsHead,
 )
 from scribengin.log.metrics import LogMetrics, SegmentsPlaced
 from scribengin.log.retention.compression import Stopping, hold_same_bytes, revise_segment
 from scribengin.log.scan.audit import wrong_in
-from scribengin.log.store.cold import cold_names, cold_place, remove_cold, write_cold
+from scribengin.log.store.cold import check_cold, cold_place, remove_cold, write_cold
 from scribengin.log.store.contract import SegmentName, SegmentStore, SegmentView
 from scribengin.log.store.index import SegmentIndex
-from scribengin_registry.contract import Operation
 
 _MS_AN_HOUR = 3_600_000
 _BLOCK_BYTES = 4 * 1024 * 1024
@@ -75,7 +82,7 @@ def offload_segments(
         if stopping():
             break
         try:
-            if _offload(metadata, store, segment, place, stopping):
+            if _offload(metadata, store, state, segment, place, stopping):
                 made += 1
                 if metrics is not None:
                     metrics.copied_to_cold(_source(segment)[1])
@@ -124,56 +131,74 @@ def drop_hot_segments(
     """
     failure: DamagedEntry | None = None
     for segment, cold in _due(state, config, now_ms):
-        wrong = _wrong_in_cold(store, segment, cold)
+        wrong = _wrong_in_cold(store, state, segment, cold)
         if wrong is None:
             revise_segment(metadata, segment, _dropping(cold, now_ms))
             if metrics is not None:
                 metrics.dropped_from_hot()
             continue
-        revise_segment(metadata, segment, _forgetting(cold))
+        if _is_there(store, segment):
+            revise_segment(metadata, segment, _forgetting(cold))
+            said = "its file in the store is kept, and copied again by the next maintenance"
+            step = "offload"
+        else:  # the registry went back behind its going
+            said, step = "its file in the store is not there either: another copy may be", "recover"
         failure = DamagedEntry(
-            f"log '{metadata.log}': the cold copy of segment {segment.segment} does not hold ({wrong}); its file in "
-            "the store is kept, and copied again by the next maintenance "
-            f"({log_command(metadata.namespace, 'offload', metadata.log)})",
+            f"log '{metadata.log}': the cold copy of segment {segment.segment} does not hold ({wrong}); {said} "
+            f"({log_command(metadata.namespace, step, metadata.log)})",
             position=str(DLSN(segment.segment, 0, 0)),
         )
     if failure is not None:
         raise failure
 
 
-def dead_cold(state: LogState) -> Iterator[SegmentName]:
+def dead_cold(metadata: LogMetadata, store: SegmentStore, state: LogState) -> Iterator[SegmentName]:
     """The files in cold storage that nobody will ever open, whatever happens after `state` was read: of segments that
-    were purged, or that name another copy. Raises StoreUnreachable, LogWriteFailed."""
+    were purged, or that name another copy.
+
+    Where a registry went back, it may name a copy that was found damaged since. Then the other one may be all there is.
+    So none goes unless what readers open is there. Raises StoreUnreachable, LogWriteFailed, LogNotFound.
+    """
     for place in state.head.cold_places:
-        for name in cold_names(place, state.head.directory):
+        for name in maintained_names(metadata, state, place):
             listed = state.find(name.segment)
-            named = None if listed is None or listed.epoch != name.epoch else listed.cold_file
-            if name.segment < state.head.begin or named not in (None, name):
+            if name.segment < state.head.begin:
                 yield name
+            elif listed is not None and listed.epoch == name.epoch:
+                other = listed.cold_file not in (None, name)
+                if other and _is_there(store, listed):
+                    yield name
 
 
 # -- the copy
 
 
 def _offload(
-    metadata: LogMetadata, store: SegmentStore, segment: SegmentDescriptor, place: str, stopping: Stopping
+    metadata: LogMetadata,
+    store: SegmentStore,
+    state: LogState,
+    segment: SegmentDescriptor,
+    place: str,
+    stopping: Stopping,
 ) -> bool:
     _, size = _source(segment)
     cold = ColdDescriptor(place=place, token=uuid.uuid4().hex[:12], bytes=size)
     name = segment.raw_file.moved(place, cold.token)
     made = wanted = False
     try:
-        if not _name_place(metadata, segment.directory, place):
+        _check_source(metadata.log, store, segment)  # a place is not made for a log whose files are not there
+        if not name_place(metadata, segment.directory, place):
             return False
+        token = token_of(metadata, state, place)
         made = True
-        if not _write(metadata.log, store, segment, name, stopping):
+        if not _write(metadata.log, store, segment, name, token, stopping):
             return False
         wanted = True  # for all that is known once the request is on its way
         revise_segment(metadata, segment, _naming(segment, cold))
         now = metadata.completed_segment(segment.segment)
         wanted = now is not None and now.cold == cold
         return wanted
-    except LogNotFound:
+    except (LogNotFound, StoreUnreachable):
         if metadata.completed_segment(segment.segment) != segment:
             return False  # it was purged meanwhile, or its file in the store has gone for another one
         raise
@@ -189,22 +214,8 @@ def _source(segment: SegmentDescriptor) -> tuple[SegmentName, int]:
     return segment.raw_file, segment.bytes
 
 
-def _name_place(metadata: LogMetadata, directory: str, place: str) -> bool:
-    """Let the log's head name the place, and say whether it does: not if the log is another one by now."""
-
-    def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
-        if place in head.cold_places:
-            return head, []
-        return head.model_copy(update={"cold_places": (*head.cold_places, place)}), []
-
-    head = metadata.head()[0]
-    if head.directory == directory and place not in head.cold_places:
-        metadata.change(LogOperator(directory), change)
-    return head.directory == directory
-
-
-def _write(log: str, store: SegmentStore, segment: SegmentDescriptor, name: SegmentName, stopping: Stopping) -> bool:
-    """Write the copy, make it durable, compare it, and say whether it is there: not when it was told to stop."""
+def _check_source(log: str, store: SegmentStore, segment: SegmentDescriptor) -> None:
+    """Raises DamagedEntry unless what is to be copied holds, LogNotFound."""
     source, size = _source(segment)
     wrong = wrong_in(store, segment, source, size)
     if wrong is not None:
@@ -213,9 +224,16 @@ def _write(log: str, store: SegmentStore, segment: SegmentDescriptor, name: Segm
             f"restore {store.location(source)} from a copy, or truncate the log behind it",
             position=str(DLSN(segment.segment, 0, 0)),
         )
+
+
+def _write(
+    log: str, store: SegmentStore, segment: SegmentDescriptor, name: SegmentName, token: str, stopping: Stopping
+) -> bool:
+    """Write the copy, make it durable, compare it, and say whether it is there: not when it was told to stop."""
+    source, size = _source(segment)
     hot = store.open(source)
     try:
-        write_cold(name, _blocks(hot, size, stopping))
+        write_cold(name, _blocks(hot, size, stopping), token)
         if stopping():
             return False
         _compare(log, store, hot, name, size)
@@ -304,11 +322,25 @@ def _hot_bytes(segment: SegmentDescriptor) -> int:
     return raw + (0 if segment.compressed is None else segment.compressed.bytes)
 
 
-def _wrong_in_cold(store: SegmentStore, segment: SegmentDescriptor, cold: ColdDescriptor) -> str | None:
+def _is_there(store: SegmentStore, segment: SegmentDescriptor) -> bool:
+    """Whether the file that readers open of a completed segment is there, as long as it should be."""
+    try:
+        with closing(store.open(segment.file)) as view:
+            return view.size() >= segment.file_bytes
+    except LogNotFound:
+        return False
+
+
+def _wrong_in_cold(
+    store: SegmentStore, state: LogState, segment: SegmentDescriptor, cold: ColdDescriptor
+) -> str | None:
     assert segment.cold_file is not None, "it has one"
     try:
         return wrong_in(store, segment, segment.cold_file, cold.bytes)
     except LogNotFound as error:
+        token = state.head.cold_tokens.get(cold.place)
+        if token is not None:
+            check_cold(cold.place, token)
         return str(error)
 
 

@@ -112,12 +112,17 @@ def purge_log(
         with failures_counted(metrics):
             drop_hot_segments(metadata, store, state, config, now_ms, metrics)
 
+    def dead_in_cold() -> list[SegmentName]:
+        if not sweep or not state.head.cold_places:
+            return []
+        return list(dead_cold(metadata, store, metadata.state(state)))  # which dropping has changed
+
     all_tried(
         lambda: drop_raw_segments(metadata, store, state, config, now_ms),
         drop_hot,
         lambda: remove(dead()),
         lambda: remove(cold),
-        lambda: remove(list(dead_cold(state)) if sweep else ()),
+        lambda: remove(dead_in_cold()),
     )
     return Purged(state.head.begin - before, freed)
 

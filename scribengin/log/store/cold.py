@@ -3,18 +3,25 @@
 <place>/<18 digits>-<epoch>.cold-<token>.log     the bytes of a segment, as they stood in its store
                                         .idx     its index, a hint
                                         .keys    the least and greatest keys in it, a hint
+<place>/.cold-<token>                            its mark, which the log's head names (metadata/cold_places.py)
 
 A place is a directory of one log, below what its configuration names. A file is written once, under a name like no
 other, and nobody opens it before the registry names it. So nothing is ever renamed, which an object store cannot do.
 
-What a system does not answer in time raises StoreUnreachable. A file that is not there is
-ColdSegmentMissing, a LogNotFound that says where it should be.
+A directory whose disk is not mounted, and a bucket of the wrong account, look like a place that is empty. So no place
+is believed to be empty, and nothing is made in it, unless its mark is there. The mark is a name: one listing shows it
+beside the segments, so that what it vouches for was seen at the same moment. Its directory's name is one log's for
+ever. So any mark in it, or any segment, tells that the place is there, and the token tells that it is the same one.
+
+What a system does not answer in time raises StoreUnreachable, and so does a place that is not there. A file that is
+not there, in a place that is, is ColdSegmentMissing, a LogNotFound that says where it should be.
 """
 
 from __future__ import annotations
 
 import posixpath
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +34,7 @@ from scribengin.errors import (
     ConfigInvalid,
     DataflowError,
     LogClosed,
+    LogError,
     LogWriteFailed,
     StoreUnreachable,
     SystemUnreachable,
@@ -37,6 +45,9 @@ from scribengin.filesystems.paths import absolute, durable_file_system
 from scribengin.log.store.contract import IndexKind, SegmentLocation, SegmentName, SegmentView, Tail
 from scribengin.log.store.layout import INDEX_SUFFIXES, segments_of
 
+MARK = ".cold-"
+"""How the name of a mark begins; the token follows."""
+_MARK_TEXT = b"Cold storage of a log of Scribengin. Without this file it counts as not mounted.\n"
 WINDOW_BYTES_MIN = 256 * 1024
 WINDOW_BYTES_MAX = 8 * 1024 * 1024
 """How much is read at once: little for who looks something up, more and more for who reads on."""
@@ -57,19 +68,90 @@ def cold_place(url: str, directory: str) -> str:
     return f"{url.rstrip('/')}/{directory}"
 
 
-def cold_names(place: str, directory: str) -> list[SegmentName]:
-    """Every segment of the log of that directory that has a file in the place, sorted; none where there is no such
-    directory. Raises StoreUnreachable, LogWriteFailed."""
+@dataclass(frozen=True, slots=True)
+class ColdListing:
+    """What one look at a place has shown: the tokens of its marks (one, but for what a crash has left), and every
+    segment that has a file there, sorted."""
+
+    marks: tuple[str, ...]
+    names: tuple[SegmentName, ...]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is the log's place, and not what stands for it where that is not mounted."""
+        return bool(self.marks or self.names)
+
+
+def look_into(place: str, directory: str) -> ColdListing:
+    """What the place of the log of that directory holds; nothing where there is no such directory. Raises
+    StoreUnreachable, LogWriteFailed."""
     with _refusals(place):
         files, path = durable_file_system(place)
-        return [name._replace(place=place) for name in segments_of(directory, files.names(path))]
+        found = files.names(path)
+    marks = tuple(name.removeprefix(MARK) for name in found if name.startswith(MARK))
+    return ColdListing(marks, tuple(name._replace(place=place) for name in segments_of(directory, found)))
 
 
-def write_cold(name: SegmentName, blocks: Iterable[pa.Buffer]) -> None:
-    """Make the file of a segment, which must not exist: durable, once this returns. What a failure leaves of it is
-    there. Raises StoreUnreachable, LogWriteFailed."""
-    with _refusals(name.place), failpoint("log.cold_write"):
-        _write(name, ".log", blocks)
+def cold_names(place: str, directory: str, token: str | None = None) -> list[SegmentName]:
+    """Every segment of the log of that directory that has a file in the place, sorted. With the `token` of its mark,
+    none is believed without it. Raises StoreUnreachable (the mark is not there, too), LogWriteFailed."""
+    found = look_into(place, directory)
+    if token is not None and token not in found.marks:
+        raise not_there(place, token)
+    return list(found.names)
+
+
+def mark_cold(place: str) -> str:
+    """Make the place, and a mark in it, durably: its token. Raises StoreUnreachable, LogWriteFailed."""
+    token = uuid.uuid4().hex[:12]
+    with _refusals(place), failpoint("log.cold_mark"):
+        files, path = durable_file_system(place)
+        files.make_directories(path)
+        _write(files, _mark(path, token), [_MARK_TEXT])
+    return token
+
+
+def settle_mark(place: str) -> None:
+    """Make a mark durable that stands there: whoever made it may have died before that. Raises StoreUnreachable,
+    LogWriteFailed."""
+    with _refusals(place), failpoint("log.cold_mark_settle"):
+        files, path = durable_file_system(place)
+        files.make_directories(path)
+        files.sync_directory(path)
+
+
+def unmark_cold(place: str, token: str) -> None:
+    """Remove a mark. Idempotent. Raises StoreUnreachable, LogWriteFailed."""
+    with _refusals(place), failpoint("log.cold_unmark"):
+        files, path = durable_file_system(place)
+        files.remove(_mark(path, token))
+
+
+def check_cold(place: str, token: str) -> None:
+    """Raises StoreUnreachable, unless that mark stands there."""
+    with _refusals(place):
+        files, path = durable_file_system(place)
+        if files.size(_mark(path, token)) is None:
+            raise not_there(place, token)
+
+
+def not_there(place: str, token: str | None = None) -> StoreUnreachable:
+    """The error of who finds another place than that, or none. Without a `token` any mark would do."""
+    return StoreUnreachable(
+        f"the cold storage {place} is not there: it should hold the file {MARK}{token or uuid.uuid4().hex[:12]}; mount "
+        "what belongs there (if it is the right place, make that file in it)"
+    )
+
+
+def write_cold(name: SegmentName, blocks: Iterable[pa.Buffer], token: str) -> None:
+    """Make the file of a segment, which must not exist, in a place with that mark: durable, once this returns. What a
+    failure leaves of it is there. Raises StoreUnreachable, LogWriteFailed."""
+    check_cold(name.place, token)
+    try:
+        with _refusals(name.place), failpoint("log.cold_write"):
+            _write(*_file(name, ".log"), blocks)
+    except FileNotFoundError:  # of its directory: it went meanwhile
+        raise not_there(name.place, token) from None
 
 
 def remove_cold(name: SegmentName) -> int:
@@ -100,7 +182,7 @@ def save_cold_index(name: SegmentName, index: bytes, kind: IndexKind) -> bool:
         with _refusals(name.place), failpoint("log.cold_index"):
             files, path = _file(name, INDEX_SUFFIXES[kind])
             files.remove(path)
-            _write(name, INDEX_SUFFIXES[kind], [pa.py_buffer(index)])
+            _write(files, path, [pa.py_buffer(index)])
     except (FileNotFoundError, FileExistsError, LogWriteFailed):
         return False
     return True
@@ -166,7 +248,10 @@ class ColdView(SegmentView):
         except FileNotFoundError:
             raise self._gone() from None
 
-    def _gone(self) -> ColdSegmentMissing:
+    def _gone(self) -> LogError:
+        """What to raise where the file is not there."""
+        if not look_into(self._name.place, self._name.directory).is_there:
+            return not_there(self._name.place)
         return ColdSegmentMissing(
             f"the cold segment {ColdLocation(self._name)} is missing: if its log was not truncated or deleted, bring "
             "the file back from a copy",
@@ -174,10 +259,8 @@ class ColdView(SegmentView):
         )
 
 
-def _write(name: SegmentName, suffix: str, blocks: Iterable[pa.Buffer]) -> None:
-    files, path = _file(name, suffix)
-    directory = posixpath.dirname(path)
-    files.make_directories(directory)
+def _write(files: DurableFileSystem, path: str, blocks: Iterable[bytes | pa.Buffer]) -> None:
+    """In a directory that is there: one that is made anew where a disk is not mounted would be taken for the place."""
     file = files.create(path)
     try:
         for block in blocks:
@@ -185,7 +268,11 @@ def _write(name: SegmentName, suffix: str, blocks: Iterable[pa.Buffer]) -> None:
         file.sync()
     finally:
         file.close()
-    files.sync_directory(directory)
+    files.sync_directory(posixpath.dirname(path))
+
+
+def _mark(path: str, token: str) -> str:
+    return posixpath.join(path, f"{MARK}{token}")
 
 
 def _file(name: SegmentName, suffix: str) -> tuple[DurableFileSystem, str]:

@@ -14,6 +14,7 @@ from scribengin.base.clock import Clock
 from scribengin.base.commit_log import CommitLog, fence_commit_log
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import plain_path
+from scribengin.base.names import log_command
 from scribengin.errors import DescriptorUnreadable, LogNotFound, RecoveryRefused
 from scribengin.log.format.staged import StagedRange
 from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescriptor, SegmentsHead, WriterEpoch
@@ -65,7 +66,7 @@ def recover_unfinished(
     segment = state.in_progress
     if segment is None:
         return state.head
-    end = _end_of(metadata.log, store, segment, state.head.last_txid, lookup)
+    end = _end_of(metadata, store, segment, state.head.last_txid, lookup)
     store.make_durable(segment.file)
     with failpoint("log.recovery_complete"):
         return metadata.complete_segment(owner, completed(segment, end, clock))
@@ -84,7 +85,10 @@ def completed(segment: SegmentDescriptor, end: Tail, clock: Clock) -> SegmentDes
     )
 
 
-def _end_of(log: str, store: SegmentStore, segment: SegmentDescriptor, start_txid: int, lookup: StagedLookup) -> Tail:
+def _end_of(
+    metadata: LogMetadata, store: SegmentStore, segment: SegmentDescriptor, start_txid: int, lookup: StagedLookup
+) -> Tail:
+    log = metadata.log
     try:
         with closing(store.open(segment.file)) as cached:  # before anything is made beside a file that is not there
             store.fence(segment.file)
@@ -92,7 +96,10 @@ def _end_of(log: str, store: SegmentStore, segment: SegmentDescriptor, start_txi
         store.make_durable(segment.file)
         view = store.open(segment.file, from_disk=True)
     except LogNotFound as error:
-        raise RecoveryRefused(f"log '{log}', segment {segment.segment}: {error}; bring the file back") from None
+        raise RecoveryRefused(
+            f"log '{log}', segment {segment.segment}: {error}; bring the file back, or, if the registry was restored "
+            f"from a backup, look for what is there by {log_command(metadata.namespace, 'recover', log)}"
+        ) from None
     try:
         found = scan(view, segment, start_txid=start_txid)
         end = decide(segment, found, tail, _looked_up(segment, found, lookup))

@@ -7,7 +7,7 @@ say of themselves:
 
 - in place, where the log ends with the record before their first;
 - as copies at its end, where other records were written since. Such a segment says what it was `taken_from`, so a crash
-  before that file is removed does not bring its records twice.
+  before that file is removed does not bring its records twice. Until then the file stays where it was set aside.
 
 What was announced before it was made (store/announced.py) tells whether there are such files, without a look at all.
 Where an older engine wrote, that announces nothing, and the registry went back behind that later, it tells too little:
@@ -19,8 +19,8 @@ order in which files were written, and no two ever have one name.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import pyarrow as pa
@@ -29,9 +29,11 @@ import pyarrow.compute as pc
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.errors import LogNotFound, RecoveryRefused
+from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, EncodedEntry, EntryHeader, EntryType, encode, read_body
 from scribengin.log.format.staged import StagedRange
+from scribengin.log.metadata.cold_places import why_not_all_there
 from scribengin.log.metadata.segments import (
     Change,
     LogDescriptor,
@@ -55,16 +57,17 @@ TAKING = "taking-0"
 @dataclass(frozen=True, slots=True)
 class TakenBack:
     """What came of it: the segments that are part of the log again, which files could not be, and why, how many
-    segments at its beginning were given up because their files are gone, and how many of those that are listed were
-    found in cold storage alone, and are read from there."""
+    segments at its beginning were given up because their files are gone. And how many of those that are listed were
+    found in cold storage alone, or as their compressed copies alone, and are read from there."""
 
     segments: tuple[SegmentDescriptor, ...] = ()
     refused: tuple[str, ...] = ()
     given_up: int = 0
     from_cold: int = 0
+    from_copies: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.segments or self.refused or self.given_up or self.from_cold)
+        return bool(self.segments or self.refused or self.given_up or self.from_cold or self.from_copies)
 
 
 def aside_of(directory: str) -> str:
@@ -72,20 +75,35 @@ def aside_of(directory: str) -> str:
     return f"{directory}/{ASIDE}"
 
 
-def unnamed(names: Sequence[SegmentName], state: LogState) -> list[list[SegmentName]]:
+def unnamed(names: Sequence[SegmentName], state: LogState, *, thorough: bool = True) -> list[list[SegmentName]]:
     """Those of a log's files that no node names, and that no purge has left: of each segment those there are, in the
-    order in which segments were written."""
+    order in which segments were written.
+
+    Each descriptor of a segment with a file is looked at. Without `thorough` only those of numbers that two epochs have
+    a file of: enough but for what a crash has left of taking back. Such a file may have the number of a segment that is
+    cold alone, and has no file beside it.
+    """
+    suspects = None if thorough else _several_epochs(names)
+    if thorough:
+        state = replace(state, segments=tuple(state.segments))  # all at once
+    last = state.head.max_segment
+    found: dict[tuple[int, int], list[SegmentName]] = {}
+    for name in names:
+        if suspects is not None and name.segment <= last and name.segment not in suspects:
+            continue
+        if not _named(name, state):
+            found.setdefault((name.epoch, name.segment), []).append(name)
+    return [found[place] for place in sorted(found)]
+
+
+def _several_epochs(names: Sequence[SegmentName]) -> set[int]:
+    """The numbers that two epochs have a file of."""
     epochs: dict[int, int] = {}
     several: set[int] = set()
     for name in names:  # of very many, so nothing is made for each
         if epochs.setdefault(name.segment, name.epoch) != name.epoch:
             several.add(name.segment)
-    last = state.head.max_segment
-    found: dict[tuple[int, int], list[SegmentName]] = {}
-    for name in names:
-        if (name.segment > last or name.segment in several) and not _named(name, state):
-            found.setdefault((name.epoch, name.segment), []).append(name)
-    return [found[place] for place in sorted(found)]
+    return several
 
 
 def holder_of(store: SegmentStore, files: Sequence[SegmentName]) -> SegmentName | None:
@@ -146,22 +164,22 @@ def sort_out(metadata: LogMetadata, store: SegmentStore, owner: WriterEpoch, *, 
     names = store.names(owner.directory)
     state = metadata.state(state)
     owner.check(metadata.log, state.head)
-    _sort_out(store, names, state)
+    _sort_out(store, unnamed(names, state, thorough=thorough or said.segment == SEGMENT_MAX))
+    for name in names:
+        if is_marker(name):
+            store.remove(name)
     epoch = max((epoch, *(name.epoch for name in names)))
     return SortedOut(epoch, SEGMENT_MAX if thorough else state.head.max_segment if names else None)
 
 
-def _sort_out(store: SegmentStore, names: Sequence[SegmentName], state: LogState) -> None:
-    for files in unnamed(names, state):
+def _sort_out(store: SegmentStore, segments: Sequence[Sequence[SegmentName]]) -> None:
+    for files in segments:
         holder = holder_of(store, files)
         if holder is not None:
             there = SegmentName(aside_of(holder.directory), holder.segment, holder.epoch)
             if not size_of(store, there):  # else it was moved before, and this is a copy that was to go
                 store.move(holder, there)
         for name in files:
-            store.remove(name)
-    for name in names:
-        if is_marker(name):
             store.remove(name)
 
 
@@ -188,24 +206,71 @@ def records_in(store: SegmentStore, name: SegmentName) -> int:
         view.close()
 
 
-def give_up_missing(
-    metadata: LogMetadata, owner: WriterEpoch, state: LogState, present: Container[tuple[int, int]]
-) -> int:
-    """Let the log begin with the first segment that has a file, and return how many segments went. `present` are those
-    that have one, by number and epoch.
+def without_files(
+    segments: Iterable[SegmentDescriptor], present: Container[tuple[int, int]]
+) -> list[SegmentDescriptor]:
+    """The segments, from the first on, that have no file. `present` are those that have one, by number and epoch. One
+    that is named as cold counts as having one, whatever is seen there: it was read there whole, and never missed."""
+    return list(takewhile(lambda each: each.cold is None and (each.segment, each.epoch) not in present, segments))
 
-    They were purged after the backup was made. A log none of whose files are there is left alone: its disk may be away.
+
+def give_up_missing(
+    metadata: LogMetadata,
+    store: SegmentStore,
+    owner: WriterEpoch,
+    state: LogState,
+    config: LogConfig,
+    present: Container[tuple[int, int]],
+) -> int:
+    """Let the log begin with the first segment that has a file, and return how many segments went (`without_files`).
+
+    They were purged after the backup was made. If that is true of all that are listed, the log begins with what was set
+    aside. Where nothing was, it is left alone: its disk may be away. Raises RecoveryRefused (they may be in cold
+    storage that is not there), StoreUnreachable.
     """
-    gone = list(takewhile(lambda segment: (segment.segment, segment.epoch) not in present, state.segments))
-    if len(gone) == len(state.segments):
+    gone = without_files(state.segments, present)
+    all_gone = len(gone) == len(state.segments)
+    following = _first_aside(store, owner.directory) if all_gone else None
+    if all_gone and following is None:
         return 0
+    unseen = why_not_all_there(state.head, config) if gone else None
+    if unseen is not None:
+        raise RecoveryRefused(
+            f"log '{metadata.log}': no file is there of segments {gone[0].segment} to {gone[-1].segment}, and they are "
+            f"not given up, for they may be cold: {unseen}"
+        )
     left = list(gone)
     while left:
         deletes: list[Operation] = [Delete(f"{metadata.segments_path}/{segment.node}") for segment in left]
         now = left[: len(next(batches(deletes)))]
         metadata.change(owner, _forgetting(now, deletes[: len(now)]))
         left = left[len(now) :]
+    if following is not None:
+        metadata.change(owner, _beginning_with(*following))
     return len(gone)
+
+
+def _first_aside(store: SegmentStore, directory: str) -> tuple[SegmentName, EntryHeader] | None:
+    """What was set aside of the segment that was written first, and how it begins."""
+    for name in sorted(store.names(aside_of(directory)), key=lambda name: (name.epoch, name.segment)):
+        header = _first_header(store, name)
+        if header is not None:
+            return name, header
+    return None
+
+
+def _beginning_with(name: SegmentName, header: EntryHeader) -> Change:
+    """An empty log goes on with that file, under its own number: what lay between was purged."""
+    first = DLSN(name.segment, 0, 0)
+
+    def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
+        if head.begin <= head.max_segment or name.segment <= head.max_segment or header.sequence < head.next_sequence:
+            return head, []
+        begin = {"begin": name.segment, "max_segment": name.segment - 1, "next_sequence": header.sequence}
+        after = head.model_copy(update=begin)
+        return (after if head.first >= first else after.truncated(first, first)), []
+
+    return change
 
 
 def _forgetting(dropped: Sequence[SegmentDescriptor], deletes: list[Operation]) -> Change:
@@ -215,6 +280,8 @@ def _forgetting(dropped: Sequence[SegmentDescriptor], deletes: list[Operation]) 
         if head.begin > dropped[-1].segment:  # after a lost reply
             return head, []
         after = head.without(dropped)
+        if dropped[-1].in_progress:
+            after = after.model_copy(update={"in_progress": False})
         return (after if head.first >= first else after.truncated(first, first)), deletes
 
     return change
@@ -264,14 +331,16 @@ class Restoration:
             self._last_epoch = segment.epoch
             if segment.taken_from is not None:
                 self._store.remove(segment.raw_file.copied(TAKING))
-                self._store.remove(SegmentName(self._owner.directory, name.segment, name.epoch))
+                self._store.remove(name)
             made.append(segment)
         return TakenBack(tuple(made), tuple(refused))
 
     def _take(
         self, name: SegmentName, following: SegmentName | None, head: SegmentsHead, commit_log: str | None
     ) -> SegmentDescriptor:
-        """The segment that stands for that file, complete, its file in its place; not registered yet."""
+        """The segment that stands for that file, complete, its file in its place; not registered yet. What is copied
+        stays where it is meanwhile: in the log's directory it would have the number of another segment, and a purge
+        takes away there what is older than the first."""
         store, directory = self._store, self._owner.directory
         begin = _first_header(store, name)
         if begin is None:
@@ -284,32 +353,36 @@ class Restoration:
             created_ms=self._clock.now_ms(),
             commit_log=commit_log,
         )
+        follows = (segment.segment, segment.start_sequence) == (head.max_segment + 1, head.next_sequence)
+        fits = follows and segment.epoch >= self._last_epoch
         with failpoint("log.take_back"):
-            store.move(name, segment.raw_file)
+            if fits:
+                store.move(name, segment.raw_file)
         try:
-            end = self._end(segment, following)
+            end = self._end(segment, segment.raw_file if fits else name, following)
         except RecoveryRefused:
-            store.move(segment.raw_file, name)
+            if fits:
+                store.move(segment.raw_file, name)
             raise
         whole = completed(segment, end, self._clock)
-        fits = (segment.segment, segment.start_sequence) == (head.max_segment + 1, head.next_sequence)
-        if fits and segment.epoch >= self._last_epoch:
+        if fits:
             return whole.model_copy(update={"last_txid": max(whole.last_txid, head.last_txid)})
-        return self._copied(whole, head)
+        return self._copied(whole, name, head)
 
-    def _end(self, segment: SegmentDescriptor, following: SegmentName | None) -> Tail:
-        """Where it ended, as recovery finds it; a staged round counts also if the file after it counts it."""
+    def _end(self, segment: SegmentDescriptor, file: SegmentName, following: SegmentName | None) -> Tail:
+        """Where that file of it ended, as recovery finds it; a staged round counts also if the file after it counts
+        it."""
         store = self._store
-        store.fence(segment.file)
-        store.make_durable(segment.file)
-        view = store.open(segment.file)
+        store.fence(file)
+        store.make_durable(file)
+        view = store.open(file)
         try:
             found = scan(view, segment, start_txid=-1)
             end = decide(segment, found, view.tail(), self._committed(segment, found, following))
         finally:
             view.close()
         if isinstance(end, Refusal):
-            raise RecoveryRefused(f"{store.location(segment.file)}: {end.reason}; it is left as it was")
+            raise RecoveryRefused(f"{store.location(file)}: {end.reason}; it is left as it was")
         return end
 
     def _committed(self, segment: SegmentDescriptor, found: Found, following: SegmentName | None) -> StagedRange | None:
@@ -333,8 +406,8 @@ class Restoration:
         except RecoveryRefused:  # nobody can tell: it is the round's own task that stages it again
             return None
 
-    def _copied(self, source: SegmentDescriptor, head: SegmentsHead) -> SegmentDescriptor:
-        """A segment at the end of the log with the records of `source`."""
+    def _copied(self, source: SegmentDescriptor, file: SegmentName, head: SegmentsHead) -> SegmentDescriptor:
+        """A segment at the end of the log with the records of `source`, which stand in that file."""
         store = self._store
         copy = source.model_copy(
             update={
@@ -345,7 +418,7 @@ class Restoration:
             }
         )
         store.create(copy.raw_file.copied(TAKING), fsync=True).close()
-        appender, view = store.create(copy.raw_file, fsync=True), store.open(source.file)
+        appender, view = store.create(copy.raw_file, fsync=True), store.open(file)
         try:
             at = Tail(0, 0, head.last_txid, head.next_sequence)
             for place in walk(view, 0, source.bytes):

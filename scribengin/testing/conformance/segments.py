@@ -314,6 +314,21 @@ def a_segment_that_is_moved_takes_everything_along(store: SegmentStore, log: str
     expect_equal(len(view.read(0, view.size())), view.size(), "the bytes of a moved segment that is open")
 
 
+def a_segment_that_is_set_aside_is_fenced_where_it_is(store: SegmentStore, log: str) -> None:
+    """Its writer is told, and all that was acknowledged can be read there."""
+    name, aside = SegmentName(log, 1, 1), SegmentName(f"{log}/aside", 1, 1)
+    writing = Writing(store.create(name, fsync=True))
+    writing.append(records_entry([b"x"]))
+    store.move(name, aside)
+    store.fence(aside)
+    store.make_durable(aside)
+    expect(_raises(Fenced, writing.late), "the sync of a segment that was set aside and fenced raises Fenced")
+    view = store.open(aside)
+    found = next(walk(view, 0, view.size()), None)
+    expect(isinstance(found, EntryPlace), "its first entry is there")
+    view.close()
+
+
 def a_reader_never_sees_a_tail_that_was_not_written(store: SegmentStore, log: str) -> None:
     """However often it looks while one is written."""
     name = SegmentName(log, 1, 1)
@@ -391,6 +406,7 @@ SEGMENT_STORE_CHECKS: tuple[Check, ...] = (
     a_writer_leaves_an_index_row_for_every_interval,
     what_was_announced_last_is_told,
     a_segment_that_is_moved_takes_everything_along,
+    a_segment_that_is_set_aside_is_fenced_where_it_is,
     a_reader_never_sees_a_tail_that_was_not_written,
     a_watch_tells_of_every_tail,
     a_view_reads_the_same_bytes_from_the_same_memory,

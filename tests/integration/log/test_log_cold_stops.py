@@ -9,6 +9,7 @@ import pytest
 from scribengin.errors import (
     ConfigInvalid,
     DamagedEntry,
+    LogNotFound,
     PositionTruncated,
     RecoveryRefused,
     StoreUnreachable,
@@ -17,6 +18,7 @@ from scribengin.log import DLSN, LogConfig
 from scribengin.log.clients import recover_log
 from scribengin.log.retention import offloading
 from scribengin.log.retention.offloading import drop_hot_segments
+from scribengin.log.write.restored import aside_of
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import (
     fill_log,
@@ -24,7 +26,7 @@ from scribengin.testing.log_samples import (
     payloads_read,
 )
 from scribengin_registry.errors import RegistryUnreachable
-from tests.dying import Stopped
+from tests.dying import Stopped, stop_here
 from tests.registry_copies import restore, saved
 from tests.servers.cold import GRACE_S, HOUR_S, LOG, ColdLog
 
@@ -383,3 +385,86 @@ def test_a_cold_segment_that_does_not_hold_is_neither_named_nor_given_up(cold_lo
         recover_log(cold_log.namespace, LOG)
     assert [segment.segment for segment in cold_log.namespace.segments(LOG)] == [1, 2, 3]
     assert cold_log.cold() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("a_writer_between", [True, False])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "as an older version left it",
+        *(f"log.take_back:{moment}" for moment in ("before", "after")),
+        *(f"log.segment_create:{moment}" for moment in ("before", "after")),
+        *(f"log.segment_write:{moment}" for moment in ("before", "after")),
+        *(f"log.segment_sync:{moment}" for moment in ("before", "after")),
+        *(f"log.metadata:{moment}" for moment in ("before", "after")),
+        "log.segment_remove:before",
+        "log.segment_remove:after",
+    ],
+)
+def test_what_is_being_taken_back_beside_a_cold_segment_of_its_number_is_not_lost(
+    cold_log: ColdLog, where: str, a_writer_between: bool
+) -> None:
+    payloads = fill_log(cold_log.namespace, LOG, 6)
+    backup = saved(cold_log.registry)
+    lost = cold_log.more(1)
+    restore(cold_log.registry, backup)
+    payloads += cold_log.more(1)  # under the number that `lost` had
+    cold_log.namespace.configure(LOG, cold_log.config())
+    cold_log.namespace.offload(LOG)
+    cold_log.drop_hot()
+    assert cold_log.hot() == []
+    older = not where.startswith("log.")
+    with at_failpoint("log.take_back:before" if older else where, dying(cold_log)), pytest.raises(Stopped):
+        cold_log.namespace.recover(LOG)
+    cold_log.files.hook = lambda _operation: None
+    if older:
+        store, directory = cold_log.namespace._store, cold_log.directory()
+        (aside,) = store.names(aside_of(directory))
+        store.move(aside, aside._replace(directory=directory))
+    if a_writer_between:
+        with cold_log.namespace.open_writer(LOG, steal=True) as writer:
+            writer.write(b"since").result(120)
+        cold_log.namespace.purge(LOG)
+        payloads.append(b"since")
+    assert payloads_read(cold_log.namespace, LOG)[:7] == payloads[:7]
+    assert cold_log.namespace.inspect(LOG).unnamed() or payloads_read(cold_log.namespace, LOG).count(lost[0])
+    recover_log(cold_log.namespace, LOG, steal=True)
+    assert sorted(payloads_read(cold_log.namespace, LOG)) == sorted(payloads + lost)
+    cold_log.namespace.offload(LOG)
+    cold_log.drop_hot()
+    assert cold_log.findings() == []
+
+
+@pytest.mark.parametrize("swept_before", [True, False])
+def test_a_registry_that_went_back_to_a_copy_that_did_not_hold_keeps_the_one_that_does(
+    cold_log: ColdLog, swept_before: bool
+) -> None:
+    payloads = cold_log.offloaded(6)
+    backup = saved(cold_log.registry)
+    for number in (1, 2):
+        cold_log.damage(number, 100)
+    cold_log.clock.advance_s(2 * HOUR_S)
+    with pytest.raises(DamagedEntry):
+        cold_log.namespace.purge(LOG)
+    assert cold_log.namespace.offload(LOG) == 2
+    if swept_before:
+        cold_log.drop_hot()
+        assert cold_log.cold() == [1, 2]
+    else:  # whoever swept died before it got to what is dead in cold storage
+        with at_failpoint("log.cold_remove:before", stop_here), pytest.raises(Stopped):
+            cold_log.drop_hot()
+        cold_log.clock.advance_s(GRACE_S)
+        with at_failpoint("log.cold_remove:before", stop_here), pytest.raises(Stopped):
+            cold_log.namespace.purge(LOG)
+        assert cold_log.cold() == [1, 1, 2, 2]
+    assert cold_log.hot() == []
+    restore(cold_log.registry, backup)
+    for _ in range(2):
+        with pytest.raises((DamagedEntry, LogNotFound)):
+            cold_log.namespace.purge(LOG)
+    recover_log(cold_log.namespace, LOG)
+    assert payloads_read(cold_log.namespace, LOG) == payloads
+    cold_log.drop_hot()
+    assert payloads_read(cold_log.namespace, LOG) == payloads
+    assert cold_log.cold() == [1, 2]
+    assert cold_log.findings() == []

@@ -174,3 +174,32 @@ def test_a_reader_that_stands_ahead_of_its_log_is_told(namespace: LogNamespace, 
     assert any("reader 'ahead'" in finding.what and "behind its end" in finding.what for finding in wrong(namespace))
     recover_log(namespace, LOG)
     assert not wrong(namespace)
+
+
+@pytest.mark.parametrize("where", ["log.take_back:after", "log.segment_create:after", "log.segment_sync:before"])
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_purge_takes_nothing_away_that_is_being_taken_back(
+    namespace: LogNamespace, registry: Registry, where: str, dies: bool
+) -> None:
+    write(namespace, 0, 3)
+    backup = saved(registry)
+    lost = write(namespace, 100, 3)
+    restore(registry, backup)
+    write(namespace, 200, 9)
+    last = namespace.segments(LOG)[-1]
+    kept = write(namespace, 300, 1)
+    namespace.truncate(LOG, DLSN(last.segment + 1, 0, 0))
+
+    def purge(_stop: str) -> None:
+        assert namespace.purge(LOG).segments > 3
+        if dies:
+            raise Stopped
+
+    try:
+        with at_failpoint(where, purge):
+            recover_log(namespace, LOG)
+    except Stopped:
+        namespace.purge(LOG)
+    recover_log(namespace, LOG, steal=True)
+    assert payloads_read(namespace, LOG) == kept + lost
+    assert not wrong(namespace)

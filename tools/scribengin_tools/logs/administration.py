@@ -161,6 +161,8 @@ def _restored_lines(log: str, found: TakenBack) -> Iterator[str]:
         yield f"{log} begins later: the files of its first {many(found.given_up, 'segment')} are gone"
     if found.from_cold:
         yield f"{many(found.from_cold, 'segment')} of {log} found in cold storage alone, and read from there now"
+    if found.from_copies:
+        yield f"{many(found.from_copies, 'segment')} of {log} found as compressed copies alone, and read from these now"
     for segment in found.segments:
         place = "in its place" if segment.taken_from is None else f"copied from {segment.taken_from} to the end"
         yield f"taken back into {log}: segment {segment.segment} with {many(segment.records, 'record')}, {place}"
@@ -179,6 +181,7 @@ def recovered_json(log: str, found: Recovered | None) -> dict[str, Any]:
         "not_taken_back": list(found.restored.refused),
         "segments_given_up": found.restored.given_up,
         "segments_from_cold": found.restored.from_cold,
+        "segments_from_copies": found.restored.from_copies,
     }
     if found.segment is None or found.remainder is None:
         return said
