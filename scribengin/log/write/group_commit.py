@@ -23,9 +23,10 @@ from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import GROUP_ENTRIES_MAX, EncodedEntry, encode
 from scribengin.log.format.records import Record, body_of_records, keep_alive_entry, sized_pieces
+from scribengin.log.format.sender_marks import GroupRow
 from scribengin.log.write.commit_thread import CommitThread
 from scribengin.log.write.results import Ack, SlotRange
-from scribengin.log.write.segment_chain import SegmentChain
+from scribengin.log.write.segment_chain import Mark, SegmentChain
 from scribengin.log.write.senders import PendingShared, Senders
 
 _GROUP_BYTES_MAX = 16 * 1024 * 1024
@@ -338,8 +339,7 @@ class GroupCommit:
         begun_s = self._clock.monotonic_s()
         parts = [item.entries(self._config.codec) for item in group]
         entries = [entry for part in parts for entry in part]
-        mark = self._mark(group, parts)
-        places = self._chain.append(entries if mark is None else [mark, *entries])[mark is not None :]
+        places = self._chain.append(entries, self._mark(group, parts))
         at = 0
         last: DLSN | None = None
         for item, part in zip(group, parts, strict=True):
@@ -360,17 +360,18 @@ class GroupCommit:
             self._active_s = now_s
             self._changed.notify_all()
 
-    def _mark(self, group: Sequence[Pending], parts: Sequence[Sequence[EncodedEntry]]) -> EncodedEntry | None:
-        """Who sent what of the group, for it to begin with."""
-        if self._senders is None:
+    def _mark(self, group: Sequence[Pending], parts: Sequence[Sequence[EncodedEntry]]) -> Mark | None:
+        """Makes what says who sent what of the group, for it to begin with."""
+        senders = self._senders
+        if senders is None:
             return None
-        rows = []
+        rows: list[GroupRow] = []
         ahead = 0
         for item, part in zip(group, parts, strict=True):
             if isinstance(item, PendingShared):
                 rows += [row._replace(ahead=ahead) for row in item.rows]
             ahead += len(part)
-        return self._senders.mark(rows, self._chain.last_txid, begins=self._chain.begins_segment())
+        return lambda begins: senders.mark(rows, self._chain.last_txid, begins=begins)
 
     def _tell_completed(self) -> None:
         if self._chain.take_completed() and self._on_completed is not None:
