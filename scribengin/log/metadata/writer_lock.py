@@ -114,6 +114,7 @@ class HeldLock:
         self._relinquished = threading.Event()
         self._looking = threading.Lock()
         """Held during each look: none is under way once `relinquish` has returned."""
+        self._gives_back_later = False
 
     def keep(self) -> None:
         """Begin. Raises what the registry raises."""
@@ -128,6 +129,20 @@ class HeldLock:
         self._relinquished.set()
         with self._looking:
             self._metadata.registry.unwatch(self._on_change)
+
+    def give_back(self) -> None:
+        """Relinquish it, and give it back. Raises what the registry raises; then it goes on trying, since the caller
+        may not: a lock that nobody writes under keeps all others waiting for as long as the session lives."""
+        self.relinquish()
+        try:
+            release(self._metadata, self._owner)
+        except (RegistryClosed, SessionLost):
+            raise  # then it went with the session
+        except BaseException:
+            if not self._gives_back_later:
+                self._gives_back_later = True
+                _go_on_trying(self._metadata, self._owner)
+            raise
 
     def _on_change(self, _event: object) -> None:
         with self._guard:
@@ -163,11 +178,11 @@ class HeldLock:
 
     def _look(self) -> None:
         with self._looking:
-            if self._relinquished.is_set():
-                return
-            held = self._metadata.registry.find(self._metadata.lock_path, self._on_change)
-            if held is None or not self._is_ours(held):
-                self._metadata.change(self._owner, self._taken_again)  # its own watch has it looked at once more
+            while not self._relinquished.is_set():  # a request that was lost leaves the head as it is, too: look
+                held = self._metadata.registry.find(self._metadata.lock_path, self._on_change)
+                if held is not None and self._is_ours(held):
+                    return
+                self._metadata.change(self._owner, self._taken_again)
 
     def _taken_again(self, head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
         held = self._metadata.registry.find(self._metadata.lock_path)

@@ -35,8 +35,8 @@ from scribengin.log.format.records import (
     frozen,
 )
 from scribengin.log.format.staged import StagedRange
-from scribengin.log.metadata import writer_lock as ownership
 from scribengin.log.metadata.segments import LogMetadata, WriterEpoch
+from scribengin.log.metadata.writer_lock import HeldLock
 from scribengin.log.write.commit_thread import CommitThread
 from scribengin.log.write.group_commit import GroupCommit, WriteLimiter, WriteLimits
 from scribengin.log.write.results import (
@@ -103,7 +103,7 @@ class LogWriter(ClosedOrAborted):
         """Held by callers, one at a time: the order of transaction ids is the order of the queue."""
         self._last_txid = chain.last_txid
         self._closed = self._released = False
-        self._lock = ownership.HeldLock(metadata, owner, self._groups.end)
+        self._lock = HeldLock(metadata, owner, self._groups.end)
         self._lock.keep()
 
     @property
@@ -322,19 +322,23 @@ class LogWriter(ClosedOrAborted):
             chain.complete(release=True)
 
     def _shut(self) -> None:
-        """Idempotent. If the lock could not be given back the next call tries again: it would be held as long as the
-        session lives.
-        """
+        """Idempotent. If the lock could not be given back that is tried further behind, and by the next call."""
         if self._released:
             return
         self._closed = True
-        self._groups.stop()
-        self._chain.abandon()
-        self._lock.relinquish()
-        ownership.release(self._metadata, self._owner)
-        self._released = True
-        if self._maintenance is not None:
-            self._maintenance.close()  # last: it may take its time, and the next writer need not wait for it
+        try:
+            self._groups.stop()
+            self._chain.abandon()
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        try:
+            self._lock.give_back()
+            self._released = True
+        finally:
+            if self._maintenance is not None:
+                self._maintenance.close()  # last: it may take its time, and the next writer need not wait for it
 
     def _submit(self, entries: list[EncodedEntry], ack: Ack[_T]) -> Future[_T]:
         self._groups.submit_bulk(entries, ack)
