@@ -57,7 +57,7 @@ from scribengin.log.store.contract import SegmentName, SegmentStore
 from scribengin.log.store.opening import open_store
 from scribengin.log.write.commit_thread import CommitThread
 from scribengin.log.write.found_in_cold import segments_there, take_from_cold
-from scribengin.log.write.group_commit import WriteLimiter
+from scribengin.log.write.limits import WriteLimiter
 from scribengin.log.write.recovery import StagedLookup, commit_log_lookup, commit_log_path, recover_unfinished
 from scribengin.log.write.restored import Restoration, TakenBack, give_up_missing, sort_out
 from scribengin.log.write.segment_chain import SegmentChain

@@ -38,7 +38,8 @@ from scribengin.log.format.staged import StagedRange
 from scribengin.log.metadata.segments import LogMetadata, WriterEpoch
 from scribengin.log.metadata.writer_lock import HeldLock
 from scribengin.log.write.commit_thread import CommitThread
-from scribengin.log.write.group_commit import GroupCommit, WriteLimiter, WriteLimits
+from scribengin.log.write.group_commit import GroupCommit
+from scribengin.log.write.limits import WriteLimiter, WriteLimits
 from scribengin.log.write.results import (
     Ack,
     BulkAck,
