@@ -27,6 +27,7 @@ from scribengin.log.format.dlsn import DLSN, DlsnRange
 from scribengin.log.format.entry import EncodedEntry
 from scribengin.log.format.records import (
     Record,
+    assigned_txid,
     atomic_entry,
     body_of_batch,
     check_batch,
@@ -105,7 +106,12 @@ class LogWriter(ClosedOrAborted):
         self._last_txid = chain.last_txid
         self._closed = self._released = False
         self._lock = HeldLock(metadata, owner, self._groups.end)
-        self._lock.keep()
+        try:
+            self._lock.keep()
+        except BaseException:
+            self._groups.stop()  # it may be sending keep-alives, and whoever made the writer gives the lock back
+            chain.abandon()
+            raise
 
     @property
     def epoch(self) -> int:
@@ -149,7 +155,7 @@ class LogWriter(ClosedOrAborted):
         """
         with self._calling:
             self._check_appending()
-            txid = max(self._last_txid, self._clock.now_ms()) if txid is None else txid
+            txid = assigned_txid(self._last_txid, self._clock.now_ms()) if txid is None else txid
             record = Record(txid, channel, None if key is None else frozen(key), frozen(payload), type)
             check_record(self._log, record, self._config, last_txid=self._last_txid)
             future = self._groups.submit_record(record)
