@@ -23,7 +23,7 @@ from scribengin.log.retention.holds import RetentionHold
 from scribengin.log.retention.migration import Migrated, migrate_namespace
 from scribengin.log.retention.truncation import Purged
 from scribengin.log.write.commit_thread import CommitThread
-from scribengin.log.write.group_commit import WriteLimiter
+from scribengin.log.write.limits import WriteLimiter
 from scribengin.log.write.restored import TakenBack
 from scribengin.log.write.results import BulkResult, RefusedRow
 from scribengin.log.write.writer import LogWriter

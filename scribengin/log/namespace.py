@@ -57,7 +57,7 @@ from scribengin.log.store.contract import SegmentName, SegmentStore
 from scribengin.log.store.opening import open_store
 from scribengin.log.write.commit_thread import CommitThread
 from scribengin.log.write.found_copies import segments_there, take_copies
-from scribengin.log.write.group_commit import WriteLimiter
+from scribengin.log.write.limits import WriteLimiter
 from scribengin.log.write.recovery import StagedLookup, commit_log_lookup, commit_log_path, recover_unfinished
 from scribengin.log.write.restored import Restoration, TakenBack, give_up_missing, sort_out
 from scribengin.log.write.segment_chain import SegmentChain
@@ -289,6 +289,7 @@ class LogNamespace(ClosedAtExit):
             lookup = lookup or commit_log_lookup(self.registry, log.name, self.path)
             head = self._take_over(metadata, owner, lookup)
             store = self._store.for_log(log.config)
+            known = Senders(log.name, read_senders(metadata, self._store, head)) if senders else None
             chain = SegmentChain(
                 metadata, store, owner, log, head, commit_log=commit_log, clock=self._clock, senders=senders
             )
@@ -302,7 +303,7 @@ class LogNamespace(ClosedAtExit):
                 limiter=self._limiter,
                 maintenance=self._maintenance(log, chain.metrics),
                 commit_thread=self._commit_thread,
-                senders=Senders(log.name, read_senders(metadata, self._store, head)) if senders else None,
+                senders=known,
             )
         except BaseException as error:
             ownership.give_back(metadata, owner, error)

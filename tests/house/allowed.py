@@ -7,6 +7,7 @@ BLANKET_HANDLERS: dict[str, str] = {
     "scribengin.base.process.lifetime:run_process": "its process's outermost frame: it ends, and says why",
     "scribengin.log.clients.producer:LogProducer._run": "its thread's outermost loop: fails what waits and comes",
     "scribengin.log.write.group_commit:GroupCommit._commit": "its thread's outermost loop: fails every future",
+    "scribengin.log.write.group_commit:GroupCommit.submit_bulk": "the future raises what ends a batch in its middle",
     "scribengin.proxy.client.sending:LogSender._run": "its thread's outermost loop: fails every future",
     "scribengin.log.metadata.listener:Listener._run": "its thread's outermost loop: `error` tells of it",
     "scribengin.base.threads:BackgroundWork._run": "its thread's outermost loop: `maintenance_failure` tells of it",

@@ -76,8 +76,19 @@ def check_txid(log: str, txid: int, last: int) -> None:
         raise out_of_order(log, txid, last)
 
 
+def assigned_txid(last: int, now_ms: int) -> int:
+    """The transaction id of a record that comes without one. A log that was written before the largest number was
+    refused may end with it."""
+    return min(TXID_MAX, max(last, now_ms))
+
+
 def out_of_order(log: str, txid: int, last: int) -> TransactionIdOutOfOrder:
     """The error of a transaction id that may not follow `last`."""
+    if not -(2**63) <= txid <= TXID_MAX:
+        return TransactionIdOutOfOrder(
+            f"log '{log}': transaction id {txid}: ids are numbers of 64 bits, and the largest is 2^63-2; "
+            "choose another, or leave it out to have one assigned"
+        )
     return TransactionIdOutOfOrder(
         f"log '{log}': transaction id {txid} after {last}: ids never decrease and lie in [0, 2^63-2]; "
         "leave them out to have them assigned, or create the log with check_txids=false"
@@ -318,7 +329,7 @@ def _types(log: str, batch: pa.RecordBatch) -> pa.Array:
 def _txids(log: str, batch: pa.RecordBatch, config: LogConfig, last_txid: int, now_ms: Callable[[], int]) -> pa.Array:
     given = body_column(log, batch, "txid")
     if given.null_count == len(given):
-        return pa.repeat(pa.scalar(max(last_txid, now_ms()), pa.int64()), len(given))
+        return pa.repeat(pa.scalar(assigned_txid(last_txid, now_ms()), pa.int64()), len(given))
     if given.null_count:
         # One without belongs to the record before it; those that come first, to the first that has one.
         given = pc.fill_null_backward(pc.fill_null_forward(given))
@@ -327,6 +338,8 @@ def _txids(log: str, batch: pa.RecordBatch, config: LogConfig, last_txid: int, n
         if len(given) > 1 and not pc.all(pc.less_equal(given[:-1], given[1:])).as_py():
             _raise_first_decrease(log, given)
         check_txid(log, given[-1].as_py(), last_txid)
+    elif (largest := pc.max(given).as_py()) > TXID_MAX:
+        raise out_of_order(log, largest, last_txid)
     return given
 
 

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import from_node_name, node_name
-from scribengin.errors import ConfigConflict, DescriptorUnreadable, InconsistentLog, LogBusy, LogExists
+from scribengin.errors import (
+    ConfigConflict,
+    DescriptorUnreadable,
+    InconsistentLog,
+    LogBusy,
+    LogExists,
+    LogWriteFailed,
+)
 from scribengin.log.config import LogConfig
 from scribengin.log.metadata.check import MetadataCheck, check_metadata
 from scribengin.log.metadata.cold_places import empty_places
@@ -16,6 +23,7 @@ from scribengin.log.metadata.segments import (
     LockDescriptor,
     LogDescriptor,
     LogMetadata,
+    SegmentDescriptor,
     SegmentsHead,
 )
 from scribengin.log.store.contract import SegmentStore
@@ -100,7 +108,7 @@ def _configure(metadata: LogMetadata, config: LogConfig, version: int | None) ->
 
 def delete_log(metadata: LogMetadata, store: SegmentStore, *, force: bool) -> None:
     """Delete the log's nodes, then its files. With `force`, whoever writes it is fenced, and a log whose metadata
-    contradicts itself is deleted, too.
+    contradicts itself, or whose files are gone, is deleted, too.
 
     One transaction deletes it for everybody. Where its nodes are too many for one, or it has files in cold storage,
     that transaction only says so; those files and the nodes follow. A crash in between leaves them to whoever deletes
@@ -135,8 +143,18 @@ def _delete_as_found(metadata: LogMetadata, store: SegmentStore, log: LogDescrip
         _refuse_if_inconsistent(found)
     for segment in found.segments:
         if segment.in_progress:
-            store.fence(segment.file)
+            _fence(store, segment, force=force)
     _delete_for_everybody(metadata, found)
+
+
+def _fence(store: SegmentStore, segment: SegmentDescriptor, *, force: bool) -> None:
+    try:
+        store.fence(segment.file)
+    except LogWriteFailed as error:
+        if store.names(segment.directory):
+            raise
+        if not force:
+            raise LogWriteFailed(f"{error}; if the log's directory is gone for good, delete it by force") from error
 
 
 def finish_deletion(metadata: LogMetadata, store: SegmentStore) -> bool:

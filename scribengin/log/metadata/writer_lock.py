@@ -14,6 +14,7 @@ from functools import partial
 
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
+from scribengin.base.names import log_command
 from scribengin.base.process.machine import this_process
 from scribengin.base.threads import background, pause
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, OwnershipAcquireFailed, ScribenginError
@@ -48,14 +49,15 @@ def acquire(
     """Wait for the log's lock, behind all who wait for it already, or with `steal` take it from its owner at once, and
     raise the epoch.
 
-    Raises OwnershipAcquireFailed after `timeout_s` and as soon as `cancel` is set, LogNotFound, SessionLost (the place
-    in the line went with the session), RegistryClosed.
+    Raises OwnershipAcquireFailed after `timeout_s` and as soon as `cancel` is set, LogNotFound, InconsistentLog (nobody
+    can write it), SessionLost (the place in the line went with the session), RegistryClosed.
     """
     lock = LockDescriptor(owner=this_process(), token=uuid.uuid4().hex)
     line = WaitingLine(metadata, lock)
     deadline_s = clock.monotonic_s() + timeout_s
     changed = threading.Event()
     watch = _setter(changed)
+    lost = 0
     try:
         while True:
             changed.clear()
@@ -66,20 +68,41 @@ def acquire(
                 owner = _take(metadata, lock, held, line)
                 if owner is not None:
                     return owner
+                _check_writable(metadata)
+                lost += 1
+                late = lost >= ATTEMPTS_MAX and clock.monotonic_s() >= deadline_s
+                if late or (cancel is not None and cancel.is_set()):
+                    raise _not_acquired(metadata, holder, timeout_s, cancel)
             elif line.place is None:
                 line.join()  # and look again: whoever was ahead may have gone meanwhile
             elif not _waited(metadata.registry, changed, cancel, clock, deadline_s):
-                by = "others who wait for it" if holder is None else f"by {holder.owner}"
-                why = "the wait was cancelled" if cancel and cancel.is_set() else f"no lock within {timeout_s:g} s"
-                raise OwnershipAcquireFailed(
-                    f"log '{metadata.log}' is being written {by}: {why}; "
-                    "wait for that writer to close, or steal the log from it"
-                )
+                raise _not_acquired(metadata, holder, timeout_s, cancel)
     except BaseException:
         line.leave()
         raise
     finally:
         metadata.registry.unwatch(watch)
+
+
+def _not_acquired(
+    metadata: LogMetadata, holder: LockDescriptor | None, timeout_s: float, cancel: threading.Event | None
+) -> OwnershipAcquireFailed:
+    by = "others who wait for it" if holder is None else f"by {holder.owner}"
+    why = "the wait was cancelled" if cancel and cancel.is_set() else f"no lock within {timeout_s:g} s"
+    return OwnershipAcquireFailed(
+        f"log '{metadata.log}' is being written {by}: {why}; wait for that writer to close, or steal the log from it"
+    )
+
+
+def _check_writable(metadata: LogMetadata) -> None:
+    """Whoever could not take the log was slower than somebody else; or the node is missing that all changes check."""
+    before = metadata.head()
+    named = metadata.registry.find(metadata.same(before[0].directory).path) is not None
+    if not named and metadata.head() == before:
+        raise InconsistentLog(
+            f"log '{metadata.log}': the empty node {before[0].directory} is missing, and nobody can write the log "
+            f"without it: see {log_command(metadata.namespace, 'inspect', metadata.log)}"
+        )
 
 
 def _waited(
@@ -114,6 +137,7 @@ class HeldLock:
         self._relinquished = threading.Event()
         self._looking = threading.Lock()
         """Held during each look: none is under way once `relinquish` has returned."""
+        self._gives_back_later = False
 
     def keep(self) -> None:
         """Begin. Raises what the registry raises."""
@@ -128,6 +152,20 @@ class HeldLock:
         self._relinquished.set()
         with self._looking:
             self._metadata.registry.unwatch(self._on_change)
+
+    def give_back(self) -> None:
+        """Relinquish it, and give it back. Raises what the registry raises; then it goes on trying, since the caller
+        may not: a lock that nobody writes under keeps all others waiting for as long as the session lives."""
+        self.relinquish()
+        try:
+            release(self._metadata, self._owner)
+        except (RegistryClosed, SessionLost):
+            raise  # then it went with the session
+        except BaseException:
+            if not self._gives_back_later:
+                self._gives_back_later = True
+                _go_on_trying(self._metadata, self._owner)
+            raise
 
     def _on_change(self, _event: object) -> None:
         with self._guard:
@@ -163,11 +201,11 @@ class HeldLock:
 
     def _look(self) -> None:
         with self._looking:
-            if self._relinquished.is_set():
-                return
-            held = self._metadata.registry.find(self._metadata.lock_path, self._on_change)
-            if held is None or not self._is_ours(held):
-                self._metadata.change(self._owner, self._taken_again)  # its own watch has it looked at once more
+            while not self._relinquished.is_set():  # a request that was lost leaves the head as it is, too: look
+                held = self._metadata.registry.find(self._metadata.lock_path, self._on_change)
+                if held is not None and self._is_ours(held):
+                    return
+                self._metadata.change(self._owner, self._taken_again)
 
     def _taken_again(self, head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
         held = self._metadata.registry.find(self._metadata.lock_path)

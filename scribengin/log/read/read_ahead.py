@@ -21,6 +21,7 @@ from scribengin.log.format.entry import Damage, EntryHeader
 from scribengin.log.read.catalog import SegmentReader
 from scribengin.log.read.cursor import EntryCursor, PassedOver
 from scribengin.log.store.index import EntryPlace
+from scribengin_registry.errors import RegistryUnreachable, SessionLost
 
 _WORTH_A_THREAD_BYTES = 32 * 1024
 """Below this the checksum keeps the interpreter's lock, and a thread costs more than it saves."""
@@ -133,15 +134,17 @@ class EntriesAhead:
 
     def _fill(self) -> None:
         limits = self._limits
+        if not self._ahead and isinstance(self._failure, (RegistryUnreachable, SessionLost)):
+            self._failure = None  # the cursor stands where it stood: it may have passed meanwhile
         while self._failure is None and len(self._ahead) < limits.entries_max and self._bytes < limits.bytes_max:
             try:
                 found = self._cursor.next()
+                if found is None:
+                    return
+                self._ahead.append(self._started(*found))
             except ScribenginError as error:  # the caller gets to it when what comes before is taken
                 self._failure = error
                 return
-            if found is None:
-                return
-            self._ahead.append(self._started(*found))
             self._bytes += found[1].header.size
 
     def _started(self, reader: SegmentReader, place: EntryPlace) -> _Ahead:

@@ -126,27 +126,18 @@ class LogReader(ClosedAtExit):
         reader was opened so).
 
         With `wait_for_all` it waits for that many until the timeout, or until no more can come. Raises as `read_batch`;
-        if something was read before that, it is returned, and the next call raises.
+        if something was read before that, it is returned, and the next call raises, or goes on where that is possible.
         """
         with self._calling:
             self._check_open()
-            begun, deadline_s = self._position, self._clock.monotonic_s() + timeout_s
-            records: list[LogRecord] = []
-            left_s = timeout_s
-            while len(records) < records_max or not records:
-                try:
-                    batch = self._next(records_max - len(records), left_s, place=True)
-                except BaseException as error:
-                    if records and isinstance(error, ScribenginError) and error is self._failure:
-                        break  # the next call raises it
-                    if records:
-                        self._position = begun
-                    raise
-                if batch is None:
-                    break
-                records.extend(records_of(batch))
-                left_s = max(0.0, deadline_s - self._clock.monotonic_s()) if wait_for_all else 0.0
-            return records
+            begun = self._position
+            try:
+                return self._read(records_max, timeout_s, wait_for_all=wait_for_all)
+            except ScribenginError:
+                raise  # nothing was collected
+            except BaseException as error:  # nothing of what was collected is handed out
+                self._end(error, begun)
+                raise
 
     def find(self, txid: int, *, after: bool = False) -> DLSN | None:
         """The first record that is kept whose transaction id is at least `txid` (with `after`: greater); None if there
@@ -218,6 +209,23 @@ class LogReader(ClosedAtExit):
 
         return self._catalog.await_change(look_unless_closed, timeout_s)
 
+    def _read(self, records_max: int, timeout_s: float, *, wait_for_all: bool) -> list[LogRecord]:
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        records: list[LogRecord] = []
+        left_s = timeout_s
+        while len(records) < records_max or not records:
+            try:
+                batch = self._next(records_max - len(records), left_s, place=True)
+            except ScribenginError:
+                if not records:
+                    raise
+                break  # the reader stands behind them, so they are handed out, and the next call finds out what is
+            if batch is None:
+                break
+            records.extend(records_of(batch))
+            left_s = max(0.0, deadline_s - self._clock.monotonic_s()) if wait_for_all else 0.0
+        return records
+
     def _next(self, records_max: int, timeout_s: float, *, place: bool) -> pa.RecordBatch | None:
         if self._failure is not None:
             raise self._failure.with_traceback(None)
@@ -226,10 +234,14 @@ class LogReader(ClosedAtExit):
             return self._await(lambda: self._found_batch(records_max, place=place), timeout_s)
         except (ReadCancelled, RegistryUnreachable, SessionLost):
             raise  # nothing was read: the next call goes on
-        except BaseException as error:  # whatever it is: what it happened to was not handed out
-            self._failure = error if isinstance(error, Exception) else self._interrupted()
-            self._position = DLSN.parse(error.position) if isinstance(error, DamagedEntry) else begun
+        except BaseException as error:
+            self._end(error, DLSN.parse(error.position) if isinstance(error, DamagedEntry) else begun)
             raise
+
+    def _end(self, error: BaseException, position: DLSN) -> None:
+        """Whatever the error is: what it happened to, from `position` on, was not handed out."""
+        self._position = position
+        self._failure = error if isinstance(error, Exception) else self._interrupted()
 
     def _interrupted(self) -> LogClosed:
         return LogClosed(

@@ -54,7 +54,8 @@ class CommitThread(ClosedAtExit):
         self._threads: list[threading.Thread] = []
 
     def wake(self, log: TakesTurns) -> None:
-        """Give `log` a turn, soon. Returns at once. Raises LogClosed."""
+        """Give `log` a turn, soon. Returns at once. Raises LogClosed, and RuntimeError if there is no thread and none
+        can be started."""
         with self._changed:
             if self._closed:
                 raise LogClosed("the thread that writes for many logs is closed: close their writers before it")
@@ -95,9 +96,17 @@ class CommitThread(ClosedAtExit):
         self._ready.setdefault(log)
         self._changed.notify()
         if len(self._ready) > self._idle and len(self._threads) < self._threads_max and not self._closed:
-            thread = background("log-commit", self._run)
+            self._add_thread()
+
+    def _add_thread(self) -> None:
+        thread = background("log-commit", self._run)
+        try:
             thread.start()  # before it counts as one: the machine may have none left just now
-            self._threads.append(thread)
+        except RuntimeError:
+            if not self._threads:
+                raise
+            return  # those that there are take the turn
+        self._threads.append(thread)
 
     def _due(self) -> float | None:
         """Make those ready whose time has come; seconds until that of the next."""

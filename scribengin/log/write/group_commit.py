@@ -1,7 +1,7 @@
 """Group commit: a queue of entries, and the thread that writes all that waits there with one call and one fsync.
 
-Beside it stand its parts: what waits in the queue until its group is written, when it is sent (pure: told the time),
-and how many records may be unacknowledged at once, by one writer or by all that share a limit.
+Beside it stand its parts: what waits in the queue until its group is written, and when it is sent (pure: told the
+time).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,9 +23,11 @@ from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import GROUP_ENTRIES_MAX, EncodedEntry, encode
 from scribengin.log.format.records import Record, body_of_records, keep_alive_entry, sized_pieces
+from scribengin.log.format.sender_marks import GroupRow
 from scribengin.log.write.commit_thread import CommitThread
+from scribengin.log.write.limits import WriteLimits
 from scribengin.log.write.results import Ack, SlotRange
-from scribengin.log.write.segment_chain import SegmentChain
+from scribengin.log.write.segment_chain import Mark, SegmentChain
 from scribengin.log.write.senders import PendingShared, Senders
 
 _GROUP_BYTES_MAX = 16 * 1024 * 1024
@@ -94,16 +96,21 @@ class GroupCommit:
         """Queue one record. Blocks while too much is pending. Raises OverCapacity, and what ended the writer."""
         size = record.size_bytes
         self._admit(1)
-        with self._changed:
-            refusal = self._wait_for_room()
-            if refusal is not None:
-                self._refuse(refusal, 1)
-            last = self._queue[-1] if self._queue else None
-            if not isinstance(last, PendingRecords) or last.body_bytes + size > self._entry_bytes_max:
-                last = PendingRecords(durable=self._config.durable_writes)
-                self._enqueue(last)
-            future, held_bytes = last.add(record, size)
-            self._add_bytes(size, held_bytes)
+        try:
+            with self._changed:
+                self._wait_for_room()
+                last = self._queue[-1] if self._queue else None
+                if isinstance(last, PendingRecords) and last.body_bytes + size <= self._entry_bytes_max:
+                    item = last
+                else:
+                    item = PendingRecords(durable=self._config.durable_writes)
+                future, held_bytes = item.add(record, size)
+                if item is not last:
+                    self._enqueue(item)
+                self._add_bytes(size, held_bytes)
+        except BaseException:
+            self._limits.release(1)
+            raise
         return future
 
     def submit_bulk(self, entries: Sequence[EncodedEntry], ack: Ack[Any]) -> None:
@@ -118,17 +125,18 @@ class GroupCommit:
         for start in range(0, len(entries), self._group_entries_max):
             end = start + self._group_entries_max
             item = PendingBulk(entries[start:end], ack, last=end >= len(entries))
-            with self._changed:
-                refusal = self._wait_for_room()
-                if refusal is not None and not start:
-                    self._refuse(refusal, left)
-                elif refusal is not None:
-                    self._limits.release(left)
-                    ack.fail(refusal)  # what came before may be written: no caller may take this for "not written"
-                    return
-                self._enqueue(item)
-                self._add_bytes(item.body_bytes, item.size_bytes)
-                left -= item.records
+            try:
+                with self._changed:
+                    self._wait_for_room()
+                    self._enqueue(item)
+                    left -= item.records
+                    self._add_bytes(item.body_bytes, item.size_bytes)
+            except BaseException as error:
+                self._limits.release(left)
+                if not start or not isinstance(error, Exception):
+                    raise
+                ack.fail(error)  # what came before may be written: no caller may take this for "not written"
+                return
 
     def submit_shared(self, sender: bytes, number: int, body: pa.RecordBatch, *, waits: bool = True) -> None:
         """Queue records of a sender, numbered from `number` on. Blocks while too much is pending, if it `waits`.
@@ -137,21 +145,29 @@ class GroupCommit:
         """
         assert self._senders is not None, "the writer takes numbers"
         self._admit(body.num_rows)
-        with self._changed:
-            if not waits and self._full():
-                self._limits.release(body.num_rows)
-                raise LogBusy(f"log '{self._log}': {self._pending_bytes} bytes wait to be written; write again later")
-            refusal = self._wait_for_room()
-            if refusal is not None:
-                self._refuse(refusal, body.num_rows)
-            for piece, size in sized_pieces(body, self._entry_bytes_max):
-                last = self._queue[-1] if self._queue else None
-                if not isinstance(last, PendingShared) or last.body_bytes + size > self._entry_bytes_max:
-                    last = PendingShared(self._senders)
-                    self._enqueue(last)
-                last.add(sender, number, piece, size)
-                self._add_bytes(size, size)
-                number += piece.num_rows
+        try:
+            with self._changed:
+                if not waits and self._full():
+                    told = f"{self._pending_bytes} bytes wait to be written; write again later"
+                    raise LogBusy(f"log '{self._log}': {told}")
+                self._wait_for_room()
+                self._queue_shared(self._senders, sender, number, body)
+        except BaseException:
+            self._limits.release(body.num_rows)
+            raise
+
+    def _queue_shared(self, senders: Senders, sender: bytes, number: int, body: pa.RecordBatch) -> None:
+        for piece, size in sized_pieces(body, self._entry_bytes_max):
+            last = self._queue[-1] if self._queue else None
+            if isinstance(last, PendingShared) and last.body_bytes + size <= self._entry_bytes_max:
+                item = last
+            else:
+                item = PendingShared(senders)
+            item.add(sender, number, piece, size)
+            if item is not last:
+                self._enqueue(item)
+            self._add_bytes(size, size)
+            number += piece.num_rows
 
     def flush(self) -> DLSN:
         """Wait until all that was submitted before is durable. Raises what ended the writer."""
@@ -243,30 +259,30 @@ class GroupCommit:
         if self._finished < wanted:
             raise self._closed()
 
-    def _wait_for_room(self) -> BaseException | None:
-        """None once there is room; why there never will be."""
+    def _wait_for_room(self) -> None:
+        """Returns once there is room. Raises why there never will be. The caller holds the condition."""
         while self._full():
             self._changed.wait()
-        return self._failure or (self._closed() if self._stopping else None)
+        self.raise_failure()
+        if self._stopping:
+            raise self._closed()
 
     def _full(self) -> bool:
         """Whether there is no room yet. The caller holds the condition."""
         return self._pending_bytes >= self._pending_bytes_max and self._failure is None and not self._stopping
 
-    def _refuse(self, refusal: BaseException, records: int) -> NoReturn:
-        self._limits.release(records)
-        self._failure_raised = True
-        raise refusal
-
     def _closed(self) -> LogClosed:
         return LogClosed(f"log '{self._log}': the writer was closed before this was written; open a new one")
 
     def _enqueue(self, item: Pending) -> None:
+        """Raises what is in the way of a thread that writes it; then it is not queued. The caller holds the condition,
+        which the thread waits for before it looks."""
+        self._begin()
         if self._policy.delays and not self._queue:
             self._waiting_since_s = self._clock.monotonic_s()
         self._queue.append(item)
         self._submitted += 1
-        self._wake()
+        self._changed.notify_all()
 
     def _add_bytes(self, body_bytes: int, held_bytes: int) -> None:
         self._waiting_bytes += body_bytes
@@ -276,14 +292,18 @@ class GroupCommit:
 
     def _wake(self) -> None:
         """Something may be due, or due earlier than it was."""
-        if self._commit_thread is not None:
-            if not self._stopping:
-                self._commit_thread.wake(self)
-        elif self._thread is None and (self._queue or self._keep_alive_s):
+        if self._queue or self._keep_alive_s or self._commit_thread is not None:
+            self._begin()
+        self._changed.notify_all()
+
+    def _begin(self) -> None:
+        """Let a thread see to what is due. Raises RuntimeError if the machine has none left, LogClosed."""
+        if self._commit_thread is None and self._thread is None:
             thread = background(f"log-writer {self._log}", self._run)
             thread.start()
             self._thread = thread
-        self._changed.notify_all()
+        elif self._commit_thread is not None and not self._stopping:
+            self._commit_thread.wake(self)
 
     def _run(self) -> None:
         while (group := self._take()) and self._commit(group):
@@ -338,8 +358,7 @@ class GroupCommit:
         begun_s = self._clock.monotonic_s()
         parts = [item.entries(self._config.codec) for item in group]
         entries = [entry for part in parts for entry in part]
-        mark = self._mark(group, parts)
-        places = self._chain.append(entries if mark is None else [mark, *entries])[mark is not None :]
+        places = self._chain.append(entries, self._mark(group, parts))
         at = 0
         last: DLSN | None = None
         for item, part in zip(group, parts, strict=True):
@@ -360,17 +379,18 @@ class GroupCommit:
             self._active_s = now_s
             self._changed.notify_all()
 
-    def _mark(self, group: Sequence[Pending], parts: Sequence[Sequence[EncodedEntry]]) -> EncodedEntry | None:
-        """Who sent what of the group, for it to begin with."""
-        if self._senders is None:
+    def _mark(self, group: Sequence[Pending], parts: Sequence[Sequence[EncodedEntry]]) -> Mark | None:
+        """Makes what says who sent what of the group, for it to begin with."""
+        senders = self._senders
+        if senders is None:
             return None
-        rows = []
+        rows: list[GroupRow] = []
         ahead = 0
         for item, part in zip(group, parts, strict=True):
             if isinstance(item, PendingShared):
                 rows += [row._replace(ahead=ahead) for row in item.rows]
             ahead += len(part)
-        return self._senders.mark(rows, self._chain.last_txid, begins=self._chain.begins_segment())
+        return lambda begins: senders.mark(rows, self._chain.last_txid, begins=begins)
 
     def _tell_completed(self) -> None:
         if self._chain.take_completed() and self._on_completed is not None:
@@ -393,80 +413,6 @@ class GroupCommit:
         for item in items:
             self._limits.release(item.records)
             item.fail(error)
-
-
-class WriteLimiter:
-    """Counts unacknowledged records, and refuses more than `records_max`. Thread-safe; give it to many writers to make
-    them share the limit.
-
-    In dark mode it refuses nothing and only counts what it would have refused, to find a limit that fits. With None
-    for `records_max` it only counts what is outstanding. `what` names it in errors: "the writer", "the namespace".
-    """
-
-    def __init__(self, records_max: int | None, *, dark_mode: bool = False, what: str) -> None:
-        self._records_max = records_max
-        self._dark_mode = dark_mode
-        self._what = what
-        self._lock = threading.Lock()
-        self._outstanding = self._over_capacity = 0
-
-    @property
-    def outstanding(self) -> int:
-        """Records that were queued and are not acknowledged yet."""
-        return self._outstanding
-
-    @property
-    def over_capacity(self) -> int:
-        """Records that were refused, or in dark mode would have been."""
-        return self._over_capacity
-
-    def acquire(self, records: int) -> bool:
-        """Count `records` more, and return whether they are within the limit. Raises OverCapacity, and then counts
-        none of them, if they are not (never in dark mode)."""
-        with self._lock:
-            within = self._records_max is None or self._outstanding + records <= self._records_max
-            if not within:
-                self._over_capacity += records
-                if not self._dark_mode:
-                    raise OverCapacity(
-                        f"{self._what}: {records} more records over {self._outstanding} unacknowledged ones, the limit "
-                        f"is {self._records_max}; wait for acknowledgements, or raise outstanding_writes_max"
-                    )
-            self._outstanding += records
-            return within
-
-    def release(self, records: int) -> None:
-        """That many were acknowledged, or failed."""
-        with self._lock:
-            self._outstanding -= records
-
-
-class WriteLimits:
-    """All the limits that one writer obeys: as one, so that a refusal by the last gives back what the first let in.
-    False if there are none."""
-
-    def __init__(self, *limiters: WriteLimiter) -> None:
-        self._limiters = limiters
-
-    def __bool__(self) -> bool:
-        return bool(self._limiters)
-
-    def acquire(self, records: int) -> bool:
-        """As `WriteLimiter.acquire`, for each."""
-        within = True
-        for at, limiter in enumerate(self._limiters):
-            try:
-                within = limiter.acquire(records) and within
-            except OverCapacity:
-                for acquired in self._limiters[:at]:
-                    acquired.release(records)
-                raise
-        return within
-
-    def release(self, records: int) -> None:
-        """As `WriteLimiter.release`, for each."""
-        for limiter in self._limiters:
-            limiter.release(records)
 
 
 class PendingRecords:

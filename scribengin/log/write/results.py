@@ -171,8 +171,8 @@ def split_refused(
     Raises LogError for a column of a wrong type: then no row says what it should.
     """
     refused = _unfit(log, batch, config)
-    if config.check_txids:
-        refused |= _out_of_order(log, body_column(log, batch, "txid"), last_txid, refused)
+    txids = body_column(log, batch, "txid")
+    refused |= _out_of_order(log, txids, last_txid, refused) if config.check_txids else _too_high(log, txids, last_txid)
     rows = tuple(RefusedRow(row, refused[row]) for row in sorted(refused))
     taken = np.ones(batch.num_rows, bool)
     taken[list(refused)] = False
@@ -188,6 +188,8 @@ def refused_alone(log: str, batch: pa.RecordBatch, config: LogConfig, *, last_tx
         txids = _numbers(column, max(last_txid, 0))
         wrong = np.flatnonzero((txids < max(last_txid, 0)) | (txids > TXID_MAX))
         refused |= {int(row): out_of_order(log, int(txids[row]), last_txid) for row in wrong}
+    elif not config.check_txids:
+        refused |= _too_high(log, column, last_txid)
     return tuple(RefusedRow(row, refused[row]) for row in sorted(refused))
 
 
@@ -212,6 +214,12 @@ def _out_of_order(log: str, column: pa.Array, last_txid: int, refused: dict[int,
     reached = np.maximum.accumulate(np.concatenate(([last_txid], np.where(possible, txids, last_txid))))[:-1]
     wrong = np.flatnonzero(given & ~(possible & (txids >= reached)))
     return {int(row): out_of_order(log, int(txids[row]), int(reached[row])) for row in wrong}
+
+
+def _too_high(log: str, column: pa.Array, last_txid: int) -> dict[int, LogError]:
+    """What no log takes, whether it checks transaction ids or not."""
+    txids = _numbers(column, 0)
+    return {int(row): out_of_order(log, int(txids[row]), last_txid) for row in np.flatnonzero(txids > TXID_MAX)}
 
 
 def _numbers(column: pa.Array, missing: int) -> Numbers:

@@ -13,7 +13,7 @@ be learnt, the old segment may be completed, and what is appended to it lost: th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
@@ -31,6 +31,8 @@ from scribengin_registry.errors import RegistryUnreachable, SessionLost
 
 _ROLL_RETRY_S = 5.0
 """How long a roll that failed is left alone."""
+Mark = Callable[[bool], EncodedEntry | None]
+"""Makes what a group begins with, if anything; told whether the segment begins with it, too."""
 
 
 class SegmentChain:
@@ -91,19 +93,16 @@ class SegmentChain:
         completed, self._completed = self._completed, False
         return completed
 
-    def begins_segment(self) -> bool:
-        """Whether what is appended next begins a segment, which is made, or rolled to, now. Raises as `append`."""
-        self._open_segment()
-        return self._written.entries == 0
-
-    def append(self, entries: Sequence[EncodedEntry]) -> list[DLSN]:
+    def append(self, entries: Sequence[EncodedEntry], mark: Mark | None = None) -> list[DLSN]:
         """Write one group, make it durable and visible, and return where each entry's first record stands.
 
-        Raises LogWriteFailed, Fenced, and what the registry raises.
+        What `mark` makes comes before the entries. Raises LogWriteFailed, Fenced, and what the registry raises.
         """
-        segment, appender = self._open_segment()
-        first_entry = self._written.entries
-        self._write(segment, appender, entries)
+        segment, appender = self._open_segment()  # asked once: it may come to another one by the next look at the clock
+        made = None if mark is None else mark(self._written.entries == 0)
+        begin = [] if made is None else [made]
+        first_entry = self._written.entries + len(begin)
+        self._write(segment, appender, [*begin, *entries])
         self._sync(appender)
         self._show(appender)
         return [DLSN(segment.segment, first_entry + at, 0) for at in range(len(entries))]

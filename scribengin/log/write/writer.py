@@ -27,6 +27,7 @@ from scribengin.log.format.dlsn import DLSN, DlsnRange
 from scribengin.log.format.entry import EncodedEntry
 from scribengin.log.format.records import (
     Record,
+    assigned_txid,
     atomic_entry,
     body_of_batch,
     check_atomic,
@@ -36,10 +37,11 @@ from scribengin.log.format.records import (
     frozen,
 )
 from scribengin.log.format.staged import StagedRange
-from scribengin.log.metadata import writer_lock as ownership
 from scribengin.log.metadata.segments import LogMetadata, WriterEpoch
+from scribengin.log.metadata.writer_lock import HeldLock
 from scribengin.log.write.commit_thread import CommitThread
-from scribengin.log.write.group_commit import GroupCommit, WriteLimiter, WriteLimits
+from scribengin.log.write.group_commit import GroupCommit
+from scribengin.log.write.limits import WriteLimiter, WriteLimits
 from scribengin.log.write.results import (
     Ack,
     BulkAck,
@@ -104,8 +106,13 @@ class LogWriter(ClosedOrAborted):
         """Held by callers, one at a time: the order of transaction ids is the order of the queue."""
         self._last_txid = chain.last_txid
         self._closed = self._released = False
-        self._lock = ownership.HeldLock(metadata, owner, self._groups.end)
-        self._lock.keep()
+        self._lock = HeldLock(metadata, owner, self._groups.end)
+        try:
+            self._lock.keep()
+        except BaseException:
+            self._groups.stop()  # it may be sending keep-alives, and whoever made the writer gives the lock back
+            chain.abandon()
+            raise
 
     @property
     def directory(self) -> str:
@@ -154,7 +161,7 @@ class LogWriter(ClosedOrAborted):
         """
         with self._calling:
             self._check_appending()
-            txid = max(self._last_txid, self._clock.now_ms()) if txid is None else txid
+            txid = assigned_txid(self._last_txid, self._clock.now_ms()) if txid is None else txid
             record = Record(txid, channel, None if key is None else frozen(key), frozen(payload), type)
             check_record(self._log, record, self._config, last_txid=self._last_txid)
             future = self._groups.submit_record(record)
@@ -338,19 +345,23 @@ class LogWriter(ClosedOrAborted):
             chain.complete(release=True)
 
     def _shut(self) -> None:
-        """Idempotent. If the lock could not be given back the next call tries again: it would be held as long as the
-        session lives.
-        """
+        """Idempotent. If the lock could not be given back that is tried further behind, and by the next call."""
         if self._released:
             return
         self._closed = True
-        self._groups.stop()
-        self._chain.abandon()
-        self._lock.relinquish()
-        ownership.release(self._metadata, self._owner)
-        self._released = True
-        if self._maintenance is not None:
-            self._maintenance.close()  # last: it may take its time, and the next writer need not wait for it
+        try:
+            self._groups.stop()
+            self._chain.abandon()
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        try:
+            self._lock.give_back()
+            self._released = True
+        finally:
+            if self._maintenance is not None:
+                self._maintenance.close()  # last: it may take its time, and the next writer need not wait for it
 
     def _submit(self, entries: list[EncodedEntry], ack: Ack[_T]) -> Future[_T]:
         self._groups.submit_bulk(entries, ack)

@@ -10,6 +10,7 @@ import pytest
 from scribengin.errors import ConfigInvalid, DamagedEntry, LogError, OverCapacity, RecordTooLarge, SenderUnknown
 from scribengin.log import LogConfig, LogNamespace, LogWriter
 from scribengin.log.write.results import SlotRange
+from scribengin.testing.clocks import ManualClock
 from scribengin.testing.failpoints import at_failpoint, record_stops
 from scribengin.testing.log_samples import damage_segment, payload_batch, payloads_read
 from scribengin.testing.memory.disk import MemoryDisk
@@ -89,6 +90,37 @@ def test_segments_that_follow_hold_the_table_too(place: LogPlace) -> None:
         assert send(writer, 1, b"of B", sender=B).result(120) == early
         assert send(writer, 19, bytes(1500), answered=18).result(120)
     assert len(payloads_read(namespace, LOG)) == 20
+
+
+class LeapingClock(ManualClock):
+    """Lets `leap_s` pass right after the look of that number from now on."""
+
+    leap_s = 11.0
+    look: int | None = None
+
+    def monotonic_s(self) -> float:
+        now_s = super().monotonic_s()
+        if self.look is not None:
+            self.look -= 1
+            if self.look == 0:
+                self.advance_s(self.leap_s)
+        return now_s
+
+
+@pytest.mark.parametrize("look", range(1, 5))
+def test_a_segment_that_becomes_due_while_a_group_is_written_holds_the_table_too(place: LogPlace, look: int) -> None:
+    place.bound(LOG, config=LogConfig(segment_age_max_s=10))
+    clock = LeapingClock()
+    namespace = LogNamespace.open("/logs", registry=place.registry, clock=clock)
+    writer = namespace.open_writer(LOG, senders=True)
+    early = send(writer, 1, b"of A").result(120)
+    clock.look = look
+    send(writer, 1, b"of B", sender=B).result(120)
+    assert clock.look <= 0, "it leapt while that was written"
+    writer.abort()
+    with namespace.open_writer(LOG, senders=True) as successor:
+        assert send(successor, 1, b"of A").result(120) == early
+    assert payloads_read(namespace, LOG) == [b"of A", b"of B"]
 
 
 def test_what_was_truncated_and_purged_is_known_still(place: LogPlace) -> None:

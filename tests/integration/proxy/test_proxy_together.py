@@ -13,7 +13,7 @@ from scribengin.errors import AccessDenied, CallerUnknown, LogBusy, MessageDamag
 from scribengin.log import DLSN, LogConfig
 from scribengin.log.format.entry import EncodedEntry
 from scribengin.log.format.records import Record, body_of_records
-from scribengin.log.write.segment_chain import SegmentChain
+from scribengin.log.write.segment_chain import Mark, SegmentChain
 from scribengin.proxy import ProxyServer
 from scribengin.proxy.nodes import ProxyDescriptor
 from scribengin.proxy.service import ProxyService
@@ -112,10 +112,10 @@ class StalledDisk:
     def _stall(self, log: str, chain: SegmentChain) -> None:
         append = chain.append
 
-        def waits(entries: Sequence[EncodedEntry]) -> list[DLSN]:
+        def waits(entries: Sequence[EncodedEntry], mark: Mark | None = None) -> list[DLSN]:
             self.reached[log].set()
             assert self._goes_on.wait(240)
-            return append(entries)
+            return append(entries, mark)
 
         chain.append = waits  # type: ignore[method-assign]
 

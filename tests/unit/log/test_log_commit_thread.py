@@ -59,12 +59,13 @@ def test_what_said_a_time_gets_a_turn_then_and_one_only() -> None:
     assert done == ["timed"] * 3
 
 
+class NoThread:
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
 def test_a_thread_that_could_not_begin_is_begun_with_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-
-    class NoThread:
-        def start(self) -> None:
-            raise RuntimeError("can't start new thread")
 
     with CommitThread(threads_max=1) as thread:
         first, second = Scripted("first", done), Scripted("second", done)
@@ -76,6 +77,28 @@ def test_a_thread_that_could_not_begin_is_begun_with_the_next_turn(monkeypatch: 
         assert first.ended.wait(120)
         assert second.ended.wait(120)
     assert done == ["first", "second"]
+
+
+def test_where_no_other_thread_can_begin_those_that_there_are_take_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    entered, gate = threading.Event(), threading.Event()
+
+    class Gate:
+        def turn(self) -> None:
+            entered.set()
+            assert gate.wait(120)
+
+    with CommitThread(threads_max=3) as thread:
+        thread.wake(Gate())
+        assert entered.wait(120)
+        monkeypatch.setattr(commit_thread, "background", lambda _name, _run: NoThread())
+        first, second = Scripted("first", done, 0.0, 0.001), Scripted("second", done, 0.001, 0.0)
+        thread.wake(first)
+        thread.wake(second)
+        gate.set()
+        assert first.ended.wait(120)
+        assert second.ended.wait(120)
+    assert sorted(done) == ["first"] * 3 + ["second"] * 3
 
 
 def test_a_few_threads_give_turns_at_the_same_time_but_never_to_the_same_log() -> None:

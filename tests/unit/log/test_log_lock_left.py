@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from scribengin.errors import Fenced, InconsistentLog, LogWriteFailed
+from scribengin.errors import Fenced, InconsistentLog, LogWriteFailed, OwnershipAcquireFailed
 from scribengin.log import LogNamespace, LogWriter
 from scribengin.log.metadata import writer_lock
 from scribengin.log.metadata.segments import LogMetadata, WriterEpoch
 from scribengin.log.write.restored import SortedOut
 from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.memory.disk import MemoryDisk
-from scribengin.testing.memory.registry import MemoryEnsemble
+from scribengin.testing.memory.registry import Loss, MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE, MemorySegmentStore
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.errors import OutcomeUnknown, RegistryError, RegistryUnreachable
@@ -79,12 +79,12 @@ class Place:
         self.session._session_timeout_s = 10.0
         self.ensemble.resume(self.session)
 
-    def expect_no_lock(self) -> None:
+    def expect_no_lock(self, *written: bytes) -> None:
         watched = self.ensemble.connect()
         wait_until(lambda: watched.find(LOCK) is None, 60, what="the lock to be given back")
         with self.others.open_writer(LOG, timeout_s=60) as writer:
             writer.write(b"after").result(60)
-        assert payloads_read(self.others, LOG) == [b"before", b"after"]
+        assert payloads_read(self.others, LOG) == [b"before", *written, b"after"]
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["not done", "done"])
@@ -110,6 +110,46 @@ def test_whoever_is_refused_by_a_registry_that_is_away_leaves_no_lock(
             if not place.went_away:
                 break  # it makes no more calls than that
     assert refused > 5
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["not done", "done"])
+@pytest.mark.parametrize("end", [LogWriter.close, LogWriter.abort])
+def test_a_writer_that_ends_while_the_registry_is_away_leaves_no_lock(
+    end: Callable[[LogWriter], None], done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody calls it again, as a proxy does not."""
+    refused = 0
+    for at in itertools.count():
+        with monkeypatch.context() as patch:
+            place = Place(patch)
+            writer = place.logs.open_writer(LOG)
+            writer.write(b"last").result(60)
+            with monkeypatch.context() as patch_calls:
+                place.goes_away(patch_calls, at, done=done)
+                try:
+                    end(writer)
+                except RegistryError:
+                    refused += 1
+            place.comes_back()
+            place.expect_no_lock(b"last")
+            if not place.went_away:
+                break
+    assert refused >= 2
+
+
+@pytest.mark.parametrize("loss", ["request", "reply"])
+def test_a_lock_that_went_is_taken_again_also_where_that_is_lost(loss: Loss, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(monkeypatch)
+    losses = iter([loss])
+    with place.logs.open_writer(LOG) as writer:
+        place.ensemble.lose = lambda act, _path: next(losses, None) if act == "commit" else None
+        others = place.others.registry
+        others.delete(LOCK)
+        wait_until(lambda: others.find(LOCK) is not None, 60, what="the lock to be taken again")
+        with pytest.raises(OwnershipAcquireFailed):
+            place.others.open_writer(LOG, timeout_s=0)
+        writer.write(b"last").result(60)
+    place.expect_no_lock(b"last")
 
 
 def test_an_epoch_that_was_raised_once_more_is_no_reason_to_keep_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from scribengin.errors import OverCapacity
 from scribengin.log import LogConfig
-from scribengin.log.write.group_commit import TransmitPolicy, WriteLimiter, WriteLimits
+from scribengin.log.write.group_commit import TransmitPolicy
+from scribengin.log.write.limits import WriteLimiter, WriteLimits
 
 
 def test_what_is_over_the_limit_is_refused_and_not_counted() -> None:
