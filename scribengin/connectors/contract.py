@@ -21,9 +21,9 @@ Not promised: that `complete_commit` is called by the process that called `prepa
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import Annotated, ClassVar, Literal, Protocol, Self
 
 import pyarrow as pa
 from pydantic import model_validator
@@ -237,39 +237,6 @@ class ReadSplit(RecordSplit, Protocol):
         The records are numbered as `read` gives them, from 0, ascending, and `rows` are they. Asked only when an error
         is told, so it may read again. Raises what `read` raises.
         """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class LongRecord:
-    """What is told of a record that is too long to be held: how it begins, its length in bytes, its SHA-256 in hex."""
-
-    beginning: bytes
-    size_bytes: int
-    sha256: str
-
-
-@runtime_checkable
-class LongSplit(ReadSplit, Protocol):
-    """A split of one record of RECORD_SCHEMA that is longer than its source takes. `read` raises TransformationFailed,
-    as a transformation does that cannot take a record."""
-
-    @property
-    def bytes_max(self) -> int:
-        """What the source takes."""
-        ...
-
-    def examine(self) -> LongRecord:
-        """Read the record through, keeping its beginning only. Raises what the system raises."""
-        ...
-
-
-@runtime_checkable
-class MarkingSplit(ReadSplit, Protocol):
-    """A split that leaves a mark on each record that it could not read whole: a value that no whole record has."""
-
-    def unreadable(self, rows: pa.RecordBatch | pa.Table) -> Mapping[int, str]:
-        """Of rows that `read` gave, those with the mark, in order, and what is wrong with them: they are bad ones."""
         ...
 
 

@@ -28,7 +28,8 @@ import pyarrow as pa
 
 from scribengin.base.model import Position
 from scribengin.base.text.counting import many
-from scribengin.connectors.contract import PAYLOAD, LongRecord, LongSplit, PlannedRange, ReadSplit
+from scribengin.connectors.contract import PAYLOAD, PlannedRange, ReadSplit
+from scribengin.connectors.odd_records import LongRecord, LongSplit
 from scribengin.dataflow.round.error_records import error_record, fair_share
 from scribengin.dataflow.round.long_records import too_long, unfit_rows
 from scribengin.errors import ScribenginError, TooManyBadRecords, TransformationFailed

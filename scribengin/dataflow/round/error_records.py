@@ -17,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from scribengin.base.model import Position
-from scribengin.connectors.contract import PAYLOAD, LongRecord
+from scribengin.connectors.contract import PAYLOAD
+from scribengin.connectors.odd_records import LongRecord
 
 BYTES_MAX = 16 * 1024 * 1024
 """An error record is no larger, whatever its sink takes: it is there to be looked at."""

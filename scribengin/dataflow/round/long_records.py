@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import MarkingSplit, ReadSplit, RecordSplit
+from scribengin.connectors.contract import ReadSplit, RecordSplit
+from scribengin.connectors.odd_records import MarkingSplit
 from scribengin.errors import TransformationFailed
 
 

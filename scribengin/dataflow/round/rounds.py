@@ -29,7 +29,6 @@ from scribengin.base.commit_log import CommitDescriptor, CommitLog, Decision
 from scribengin.base.model import Position
 from scribengin.base.threads import pause
 from scribengin.connectors.contract import (
-    MarkingSplit,
     PlannedRange,
     RecordSplit,
     Sink,
@@ -37,6 +36,7 @@ from scribengin.connectors.contract import (
     SourceStreamDescriptor,
     SourceStreamReader,
 )
+from scribengin.connectors.odd_records import MarkingSplit
 from scribengin.dataflow.config import ErrorsConfig, RoundConfig
 from scribengin.dataflow.registry.descriptors import StreamLag, TaskDescriptor
 from scribengin.dataflow.round.bad_records import Piece

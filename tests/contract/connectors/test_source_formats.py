@@ -19,7 +19,7 @@ import pytest
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.model import Position
-from scribengin.connectors.contract import RECORD_SCHEMA, LongSplit, PlannedRange, RoundLimits, SourceStreamReader
+from scribengin.connectors.contract import RECORD_SCHEMA, PlannedRange, RoundLimits, SourceStreamReader
 from scribengin.connectors.files import FileSource, FileSourceConfig
 from scribengin.connectors.files.formats import compression as compressed
 from scribengin.connectors.files.formats import lines as line_module
@@ -28,6 +28,7 @@ from scribengin.connectors.files.formats.kinds import writing_of
 from scribengin.connectors.files.formats.reading import FileToRead
 from scribengin.connectors.files.formats.writing import WrittenFile
 from scribengin.connectors.files.source import stream as module
+from scribengin.connectors.odd_records import LongSplit
 from scribengin.dataflow.round.bad_records import Piece
 from scribengin.errors import ConfigInvalid, DataflowError, RecordTooLarge, SourceMissing, TransformationFailed
 from scribengin.filesystems.local import LocalFileSystem

@@ -12,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import MarkingSplit, PlannedRange
+from scribengin.connectors.contract import PlannedRange
 from scribengin.connectors.kafka.source.columns import SCHEMA
 from scribengin.connectors.kafka.source.config import KafkaSourceConfig
 from scribengin.connectors.kafka.source.reading import KafkaSplit, Reading, close_idle
+from scribengin.connectors.odd_records import MarkingSplit
 from scribengin.dataflow.round.bad_records import Piece
 from scribengin.dataflow.round.long_records import BoundedSplit, splits_without
 from scribengin.errors import TransformationFailed

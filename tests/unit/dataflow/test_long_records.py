@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.connectors.contract import RECORD_SCHEMA, LongRecord, PlannedRange
+from scribengin.connectors.contract import RECORD_SCHEMA, PlannedRange
+from scribengin.connectors.odd_records import LongRecord
 from scribengin.dataflow.round.bad_records import BadRecord, Piece, error_batch, isolate
 from scribengin.dataflow.round.long_records import BoundedSplit, long_rows, splits_without
 from scribengin.errors import TransformationFailed

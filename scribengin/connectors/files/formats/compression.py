@@ -19,13 +19,14 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from scribengin.connectors.contract import LongRecord, RoundLimits
+from scribengin.connectors.contract import RoundLimits
 from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.frames import HEAD_BYTES, frame_ends, frame_size
 from scribengin.connectors.files.formats.growing import RECORD, SHOWN_BYTES, Framing, decoded, refused
 from scribengin.connectors.files.formats.lines import BLOCK_BYTES, LINE_BYTES_MAX, NEWLINE, newlines, too_large
 from scribengin.connectors.files.formats.reading import FileReading, FileToRead, RangeFile, Scanned, damage
 from scribengin.connectors.files.formats.writing import Content, FileEncoder, PlainWriting, Write, WrittenFile
+from scribengin.connectors.odd_records import LongRecord
 from scribengin.errors import DataflowError
 
 Codec = Literal["gzip", "bz2", "zstd", "lz4"]

@@ -9,11 +9,12 @@ from typing import Literal
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import LongRecord, ReadSplit, RoundLimits
+from scribengin.connectors.contract import ReadSplit, RoundLimits
 from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.frames import FrameScan, decode_frames, frame_ends
 from scribengin.connectors.files.formats.lines import NEWLINE, LinePiece, LineScan, cut, decode, newlines
 from scribengin.connectors.files.formats.reading import FileReading, FileToRead, Scanned, read_planned
+from scribengin.connectors.odd_records import LongRecord
 from scribengin.errors import DataflowError, TransformationFailed
 
 Framing = Literal["text", "binary"]
