@@ -13,7 +13,8 @@ from scribengin.dafka.state.instructions import (
 )
 from scribengin.dafka.wire import Beacon, PeerBeacon
 
-_PEERS_MAX = 10_000
+PEERS_MAX = 10_000
+"""Of one role."""
 _LOOPBACK = "127.0.0.1"
 
 
@@ -65,17 +66,23 @@ class DiscoveryState:
         if peer.address == self._address or peer.fingerprint not in self._allowed:
             return []
         before = self._peers.get(peer.address)
-        if before is None and len(self._peers) >= _PEERS_MAX:
+        if before is None and len(self._peers) >= PEERS_MAX:
             return []
         self._seen_s[peer.address] = now_s
         if before == peer:
-            return []
+            return [] if peer.endpoint in self._connected else [self._connect(peer)]
         left = [] if before is None else self._left([before.address])
         self._peers[peer.address] = peer
         self._at.setdefault(peer.endpoint, {})[peer.address] = None
         older = self._connected.pop(peer.endpoint, None)
         displaced = [] if older is None else [DisconnectPeer(older, peer.endpoint)]
         return [*left, *displaced, self._connect(peer), *self._beacon()]
+
+    def unreached(self, address: str) -> None:
+        """It could not be connected to just now: that is tried again when it is told of next."""
+        peer = self._peers.get(address)
+        if peer is not None and self._connected.get(peer.endpoint) == address:
+            del self._connected[peer.endpoint]
 
     def tick(self, now_s: float) -> list[DiscoveryInstruction]:
         """Time has passed."""

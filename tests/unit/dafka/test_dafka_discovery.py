@@ -113,6 +113,31 @@ def test_of_many_that_say_to_be_in_one_place_only_one_is_connected_to_and_nobody
     assert state.peers == {}
 
 
+def test_a_peer_that_could_not_be_connected_to_is_tried_again_at_its_next_beacon() -> None:
+    state = started()
+    state.peer(PeerBeacon(PEER, HERE), 0.0)
+    state.unreached(PEER)
+    assert state.peers == {}
+    assert state.peer(PeerBeacon(PEER, HERE), 1.0) == [Connect(PEER, HERE)]
+    assert state.peers == {PEER: PeerBeacon(PEER, HERE)}
+    assert state.peer(PeerBeacon(PEER, HERE), 2.0) == []
+    state.unreached(PEER)
+    assert state.tick(6.1) == [SendBeacon()]  # nobody is there to be disconnected
+    state.unreached(PEER)  # it has gone meanwhile
+    assert state.peer(PeerBeacon(PEER, HERE), 7.0) == [Connect(PEER, HERE), SendBeacon()]
+
+
+def test_who_could_not_be_connected_to_leaves_its_place_to_whoever_says_next_to_be_there() -> None:
+    state = started()
+    state.peer(PeerBeacon(PEER, HERE), 0.0)
+    state.peer(PeerBeacon(NEXT, HERE), 1.0)
+    state.unreached(PEER)  # it is not the one that is connected to
+    assert set(state.peers) == {NEXT}
+    state.unreached(NEXT)
+    assert state.peer(PeerBeacon(PEER, HERE), 2.0) == [Connect(PEER, HERE)]
+    assert state.peer(PeerBeacon(NEXT, HERE), 2.0) == []
+
+
 def test_only_peers_whose_keys_are_allowed_are_connected_to() -> None:
     known, other, strange = (f"{n:064x}" for n in range(3))
     state = DiscoveryState(ME, allowed={known, other})
