@@ -6,6 +6,7 @@ both refuse unknown keys, both travel as JSON.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,9 +25,9 @@ Position = JsonObject
 
 
 class Config(BaseModel):
-    """User input: defaults where a default is honest, unknown keys refused."""
+    """User input: defaults where a default is honest, unknown keys refused, and numbers that JSON cannot hold."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
     edits_of_fields: ClassVar[TakesEffect | None] = None
     """How edits of its fields are carried out that say nothing themselves. None: as the field says that holds it."""
 
@@ -51,6 +52,22 @@ class Config(BaseModel):
             raise ConfigInvalid(f"{source}: " + "; ".join(refusals(error, cls))) from None
 
 
+def _as_json(value: JsonObject) -> JsonObject:
+    waiting: list[tuple[str, Any]] = [("", value)]
+    seen = set[int]()  # aliases of a file may name one thing in many places, or within itself
+    while waiting:
+        path, part = waiting.pop()
+        if isinstance(part, float) and not math.isfinite(part):
+            raise ValueError(f"{path[1:]} is {part}, which JSON cannot hold: write it as text")
+        if isinstance(part, dict | list | tuple) and id(part) not in seen:
+            seen.add(id(part))
+            within = part.items() if isinstance(part, dict) else enumerate(part)
+            waiting += [(f"{path}.{key}", one) for key, one in within]
+    return value
+
+
+FreeJson = Annotated[JsonObject, AfterValidator(_as_json)]
+"""What a user may write as he likes. Its numbers are held to what holds for those of fields."""
 EditKind = Literal["live", "rolling", "regroup", "restart", "never"]
 """How an edit of a running dataflow's config is carried out; `scribengin.dataflow.edits` says what each word means."""
 

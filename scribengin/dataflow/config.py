@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from scribengin.base.model import LIVE, LIVE_WISH, NEVER, REGROUP, RESTART, ROLLING, Config
+from scribengin.base.model import LIVE, LIVE_WISH, NEVER, REGROUP, RESTART, ROLLING, Config, FreeJson
 from scribengin.base.names import a_few
 from scribengin.base.text.counting import many
 from scribengin.base.text.refusals import did_you_mean
@@ -201,7 +201,7 @@ class DataflowConfig(Config):
     """Instead of a function: one statement for the only sink, or one a sink. Each source is a view of its name."""
     package: Annotated[str | None, RESTART] = None
     """The directory that is shipped to the workers: modules and static tables. Default: the descriptor's own."""
-    settings: Annotated[dict[str, Any], ROLLING] = {}
+    settings: Annotated[FreeJson, ROLLING] = {}
     """Handed to the transformation as `context.settings`."""
     tasks: Annotated[int | None, REGROUP] = Field(default=None, ge=1)
     """How many tasks the streams are grouped into; those that are found later join the tasks with the fewest. Default:
