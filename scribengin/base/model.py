@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import quote, unquote
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic_core import to_json
 
 from scribengin.base.text.refusals import refusals
@@ -22,10 +22,13 @@ from scribengin.errors import ConfigInvalid, DescriptorUnreadable
 JsonObject = dict[str, Any]
 Position = JsonObject
 """Where a reader of one source stream stands: a small JSON object that only its connector understands."""
+_WAIT_MAX_S = 1_000_000_000
+"""Half a lifetime. What is nine times as long, no lock of Python takes."""
 
 
 class Config(BaseModel):
-    """User input: defaults where a default is honest, unknown keys refused, and numbers that JSON cannot hold."""
+    """User input: defaults where a default is honest, unknown keys refused. No number is one that JSON cannot hold, and
+    no time in seconds is longer than threads can wait."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
     edits_of_fields: ClassVar[TakesEffect | None] = None
@@ -42,6 +45,13 @@ class Config(BaseModel):
 
         # Else pydantic made configs within configs by it, and of their mistakes the first one would be told alone.
         __init__.__pydantic_base_init__ = True
+
+    @field_validator("*")
+    @classmethod
+    def _can_be_waited(cls, value: Any, field: ValidationInfo) -> Any:
+        if isinstance(value, float) and value > _WAIT_MAX_S and (field.field_name or "").endswith("_s"):
+            raise ValueError(f"{value} is too high: at most {_WAIT_MAX_S}")
+        return value
 
     @classmethod
     def parse(cls, value: Any, *, source: str) -> Self:

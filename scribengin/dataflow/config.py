@@ -27,6 +27,8 @@ from scribengin.launcher.yarn.config import YarnConfig
 DEFAULT_STALLED_AFTER_S = 60.0
 _WANTED = "a dataflow descriptor (YAML or JSON)"
 _SUFFIXES = (".yaml", ".yml", ".json")
+_SESSION_MAX_S = 2_000_000
+"""ZooKeeper's protocol has room for so many milliseconds."""
 WORKERS_MAX = 10_000
 THREADS_MAX = 1000
 PARTITIONS_MAX = 10_000
@@ -228,7 +230,7 @@ class DataflowConfig(Config):
     for by the master itself or through skein."""
     yarn: Annotated[YarnConfig, NEVER] = YarnConfig()
     """What is asked of YARN, with `launcher: yarn` or `skein`."""
-    session_timeout_s: Annotated[float, ROLLING] = Field(default=6.0, ge=1.0)
+    session_timeout_s: Annotated[float, ROLLING] = Field(default=6.0, ge=1.0, le=_SESSION_MAX_S)
     """After this long without word from a worker its tasks go to others."""
     stalled_after_s: Annotated[float, LIVE] = Field(default=DEFAULT_STALLED_AFTER_S, ge=1.0)
     """A task that has something to do and has committed nothing for so long, and longer than some rounds take, is

@@ -31,8 +31,6 @@ def _fits(topic: str) -> str:
 _TOPIC_BYTES_MAX = 255
 _FORGET_AFTER_MIN_S = 5.0
 """Producers say once a second that they are there, by default: a few of those may get lost."""
-_WAIT_MAX_S = 1_000_000_000
-"""Threads can wait for no longer than nine times that."""
 DafkaTopic = Annotated[str, Field(min_length=1), AfterValidator(_fits)]
 """The name of a topic: at most 255 bytes of UTF-8, and no NUL."""
 
@@ -98,7 +96,7 @@ class DafkaSinkConfig(DafkaNetworkConfig, SinkConfig):
     """The name of the topic."""
     min_acks: int = Field(default=1, ge=1)
     """A round is complete once so many different stores have it."""
-    ack_timeout_s: float = Field(default=60.0, gt=0, le=_WAIT_MAX_S)
+    ack_timeout_s: float = Field(default=60.0, gt=0)
     """A round of which stores have taken nothing for so long is published again by whoever has the task then."""
     namespace: str = DEFAULT_NAMESPACE
     """Where rounds wait: a node of the registry, or a whole URI, as of `kind: log`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,3 +100,14 @@ def test_no_number_of_a_config_is_one_that_json_cannot_hold(
     with pytest.raises(ValidationError) as refused:
         kind.model_validate({name: {"k": value} if of_keys else value})
     assert any(one["loc"][0] == name for one in refused.value.errors())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [pytest.param(kind, name, id=f"{of}.{name}") for of, name, kind, _ in NUMBERS if name[-2:] in ("_s", "tS")],
+)
+def test_no_wait_of_a_config_is_longer_than_threads_can_wait(kind: type[Config], name: str) -> None:
+    for seconds in (1.001e9, threading.TIMEOUT_MAX, 1e300):
+        with pytest.raises(ValidationError) as refused:
+            kind.model_validate({name: seconds})
+        assert any(one["loc"] == (name,) for one in refused.value.errors())

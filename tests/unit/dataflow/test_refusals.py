@@ -69,6 +69,8 @@ def source(**keys: Any) -> dict[str, Any]:
         ({"settings": {3: "x"}}, "settings"),
         ({"stalled_after_s": float("inf")}, "stalled_after_s: inf is no number to count with"),
         ({"stalled_after_s": 10**400}, "stalled_after_s: "),
+        ({"stalled_after_s": 1e10}, "stalled_after_s: 10000000000.0 is too high: at most 1000000000"),
+        ({"session_timeout_s": 1e7}, "session_timeout_s: 10000000.0 is too high: at most 2000000"),
         ({"settings": {"a": {"b": [1, float("inf")]}}}, "settings: a.b.1 is inf, which JSON cannot hold: write it as"),
         ({"settings": {"a": float("nan")}}, "settings: a is nan, which JSON cannot hold: write it as text"),
         ({"workers": -1}, "workers: -1 is too low: 0 or more"),
