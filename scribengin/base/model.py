@@ -6,13 +6,14 @@ both refuse unknown keys, both travel as JSON.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import quote, unquote
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic_core import to_json
 
 from scribengin.base.text.refusals import refusals
@@ -21,12 +22,15 @@ from scribengin.errors import ConfigInvalid, DescriptorUnreadable
 JsonObject = dict[str, Any]
 Position = JsonObject
 """Where a reader of one source stream stands: a small JSON object that only its connector understands."""
+_WAIT_MAX_S = 1_000_000_000
+"""Half a lifetime. What is nine times as long, no lock of Python takes."""
 
 
 class Config(BaseModel):
-    """User input: defaults where a default is honest, unknown keys refused."""
+    """User input: defaults where a default is honest, unknown keys refused. No number is one that JSON cannot hold, and
+    no time in seconds is longer than threads can wait."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
     edits_of_fields: ClassVar[TakesEffect | None] = None
     """How edits of its fields are carried out that say nothing themselves. None: as the field says that holds it."""
 
@@ -42,6 +46,13 @@ class Config(BaseModel):
         # Else pydantic made configs within configs by it, and of their mistakes the first one would be told alone.
         __init__.__pydantic_base_init__ = True
 
+    @field_validator("*")
+    @classmethod
+    def _can_be_waited(cls, value: Any, field: ValidationInfo) -> Any:
+        if isinstance(value, float) and value > _WAIT_MAX_S and (field.field_name or "").endswith("_s"):
+            raise ValueError(f"{value} is too high: at most {_WAIT_MAX_S}")
+        return value
+
     @classmethod
     def parse(cls, value: Any, *, source: str) -> Self:
         """Validate `value`, which came from `source` (a path, an option). Raises ConfigInvalid, one line an error."""
@@ -51,6 +62,22 @@ class Config(BaseModel):
             raise ConfigInvalid(f"{source}: " + "; ".join(refusals(error, cls))) from None
 
 
+def _as_json(value: JsonObject) -> JsonObject:
+    waiting: list[tuple[str, Any]] = [("", value)]
+    seen = set[int]()  # aliases of a file may name one thing in many places, or within itself
+    while waiting:
+        path, part = waiting.pop()
+        if isinstance(part, float) and not math.isfinite(part):
+            raise ValueError(f"{path[1:]} is {part}, which JSON cannot hold: write it as text")
+        if isinstance(part, dict | list | tuple) and id(part) not in seen:
+            seen.add(id(part))
+            within = part.items() if isinstance(part, dict) else enumerate(part)
+            waiting += [(f"{path}.{key}", one) for key, one in within]
+    return value
+
+
+FreeJson = Annotated[JsonObject, AfterValidator(_as_json)]
+"""What a user may write as he likes. Its numbers are held to what holds for those of fields."""
 EditKind = Literal["live", "rolling", "regroup", "restart", "never"]
 """How an edit of a running dataflow's config is carried out; `scribengin.dataflow.edits` says what each word means."""
 

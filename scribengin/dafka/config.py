@@ -18,6 +18,8 @@ from scribengin.errors import ConfigInvalid
 
 _TowerAddress = Annotated[str, Field(pattern=r"^tcp://[^\s:]+:\d{1,5}$")]
 _OF_LOOPBACK = re.compile(r"tcp://(127(\.\d{1,3}){3}|localhost):")
+_WHOLE_MAX = (1 << 31) - 1
+"""Sockets take no larger number, as the C programs, and as milliseconds it is more than three weeks."""
 _ADDRESS = r"^tcp://[^\s:]+:(\d{1,5}|\*)$"
 
 
@@ -30,9 +32,9 @@ def require_sockets() -> None:
 class BeaconConfig(Config):
     """How a role finds the others."""
 
-    interval: int = Field(default=1000, ge=10)
+    interval: int = Field(default=1000, ge=10, le=_WHOLE_MAX)
     """It says so often where it is, in milliseconds."""
-    timeout: int = Field(default=4000, ge=20)
+    timeout: int = Field(default=4000, ge=20, le=_WHOLE_MAX)
     """A peer that is silent for so long is left, in milliseconds."""
     sub_address: tuple[_TowerAddress, ...] = Field(default=("tcp://127.0.0.1:5556",), min_length=1)
     """Where towers take beacons: one address, or several."""
@@ -59,9 +61,9 @@ class TowerConfig(Config):
 class DafkaProducerConfig(Config):
     """What a producer keeps."""
 
-    head_interval: int = Field(default=1000, ge=10)
+    head_interval: int = Field(default=1000, ge=10, le=_WHOLE_MAX)
     """It says so often how far it has published, in milliseconds."""
-    high_watermark: int = Field(default=1_000_000, ge=1)
+    high_watermark: int = Field(default=1_000_000, ge=1, le=_WHOLE_MAX)
     """With so many records unacknowledged, `publish` waits."""
     when_full: Literal["wait", "raise"] = "wait"
     terminate_unacked: bool = False
@@ -75,7 +77,7 @@ class DafkaConsumerConfig(Config):
 
     offset_reset: Literal["earliest", "latest"] = "latest"
     """In a partition of which it has no position. `offset/reset` of the C programs."""
-    high_watermark: int = Field(default=1_000_000, ge=1)
+    high_watermark: int = Field(default=1_000_000, ge=1, le=_WHOLE_MAX)
     """With so many records unread, it takes no more from the network."""
     exact: bool = True
     """Only records of the topic itself. Else of all topics that begin so, as the C programs do."""

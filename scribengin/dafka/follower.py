@@ -35,7 +35,16 @@ class DafkaFollower(Role):
     ) -> None:
         config = config or DafkaConfig()
         address = new_address()
-        self._state = FollowerState(address, topic, skip_gone=skip_gone, limits=limits, batches=config.batches)
+        interval_s, silent_s = config.beacon.interval / 1000, config.beacon.timeout / 1000
+        self._settles_within_s = max(silent_s, (_INTERVALS + 1) * interval_s)
+        self._state = FollowerState(
+            address,
+            topic,
+            skip_gone=skip_gone,
+            limits=limits,
+            batches=config.batches,
+            told_within_s=self._settles_within_s,
+        )
         self._to_send: deque[Send] = deque()
         self._made_s = SYSTEM_CLOCK.monotonic_s()
         super().__init__("follower", address, config, self._state.prefixes(), hears=True, by_peer=False)
@@ -44,7 +53,7 @@ class DafkaFollower(Role):
     def settle(self) -> bool:
         """Wait until it knows of everybody who is there, and of all that stores have. Whether a tower has greeted it:
         without one it knows of nobody. It does not wait for longer than a silent peer is thought to be there."""
-        interval_s, most_s = self._config.beacon.interval / 1000, self._config.beacon.timeout / 1000
+        interval_s = self._config.beacon.interval / 1000
 
         def settled() -> bool:
             if self.welcomed_s is None or not self._state.is_told:
@@ -52,7 +61,7 @@ class DafkaFollower(Role):
             return SYSTEM_CLOCK.monotonic_s() - self.welcomed_s >= _INTERVALS * interval_s
 
         with self.lock:
-            left_s = self._made_s + max(most_s, (_INTERVALS + 1) * interval_s) - SYSTEM_CLOCK.monotonic_s()
+            left_s = self._made_s + self._settles_within_s - SYSTEM_CLOCK.monotonic_s()
             self._wait(settled, max(left_s, 0.0))
         return self.welcomed_s is not None
 

@@ -8,6 +8,7 @@ role's thread. What ends that thread, every later call raises.
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import threading
@@ -20,11 +21,13 @@ import zmq
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.closing import ClosedAtExit
+from scribengin.base.text.counting import many
 from scribengin.base.threads import background
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.curve import fingerprint_of, load_keys
 from scribengin.dafka.curve.gate import PeerGate
 from scribengin.dafka.state import (
+    PEERS_MAX,
     STORE_CHARS,
     Connect,
     DisconnectPeer,
@@ -59,6 +62,8 @@ _RECORDS_A_FRAME = 16
 """Where frames may hold many records, so many times fewer frames wait in a socket: a frame may be 32 KiB."""
 _FRAMES_MIN = 1000
 EVERYBODY = ""
+_SOCKETS_MAX = 2 * PEERS_MAX
+"""Of a role that has one for each peer: more than ZeroMQ gives by itself, as those that close count for a while."""
 _MORE = int(zmq.SNDMORE)
 """For every frame of a message but the last. A plain number: pyzmq's enumerations take longer than the sending does."""
 _NOW = int(zmq.NOBLOCK)
@@ -90,7 +95,8 @@ class Role(ClosedAtExit):
         self.address = address
         self.invalid_frames = 0
         """Messages that were none of Dafka's."""
-        self._host_told = False
+        self._told: set[int | None] = set()
+        """Errors that have been told of."""
         self.lock = threading.Condition()
         self.failure: BaseException | None = None
         self.welcomed_s: float | None = None
@@ -106,6 +112,8 @@ class Role(ClosedAtExit):
         self._subscribers: dict[str, zmq.Socket[bytes]] = {}
         self._wake_in, self._wake_out = socket.socketpair()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        if by_peer:
+            self._context.set(zmq.MAX_SOCKETS, _SOCKETS_MAX)
         self._sockets: list[zmq.Socket[bytes]] = []
         self._gate = None if self._keys is None else PeerGate(self._context, self._keys)
         beacon = config.beacon
@@ -328,14 +336,23 @@ class Role(ClosedAtExit):
         if self.invalid_frames == 1:
             _LOG.warning(no_message(f"{self._name} {self.address}", error))
 
-    def _tell_of_host(self, endpoint: str, error: Exception) -> None:
-        """A peer says to be where nobody can be: it is said once."""
-        if not self._host_told:
-            self._host_told = True
-            _LOG.warning(
-                f"the {self._name} {self.address} cannot connect to {endpoint[:200]!r}, where a peer says that it is: "
-                f"{error}; it goes on without that; correct the peer's `beacon.address`"
+    def _tell_of_unreached(self, endpoint: str, error: zmq.ZMQError) -> None:
+        """A peer cannot be connected to: each kind of reason is said once."""
+        if error.errno in self._told:
+            return
+        self._told.add(error.errno)
+        if error.errno == errno.EMFILE:
+            others = many(len(self.peers), "peer")
+            what = (
+                f"cannot open one more socket, to reach a peer: {error}; it goes on with {others} and tries the rest "
+                "again; allow its process more open files (`ulimit -n`)"
             )
+        else:
+            what = (
+                f"cannot connect to {endpoint[:200]!r}, where a peer says that it is: {error}; it goes on without it; "
+                "correct the peer's `beacon.address`"
+            )
+        _LOG.warning(f"the {self._name} {self.address} {what}")
 
     def _hear_towers(self) -> None:
         for frames in _waiting(self._towers):
@@ -371,24 +388,37 @@ class Role(ClosedAtExit):
 
     def _connect(self, to: Connect) -> None:
         name = to.address if self._by_peer else EVERYBODY
+        try:
+            subscriber = self._subscriber(name)
+            self._connect_to(subscriber, to.endpoint, self._keys.allowed[to.fingerprint] if self._keys else None)
+        except zmq.ZMQError as error:  # a host that cannot be, from a beacon of somebody's; or too many of them
+            self._discovery.unreached(to.address)
+            if self._by_peer:
+                self._drop(name)
+            self._tell_of_unreached(to.endpoint, error)
+
+    def _subscriber(self, name: str) -> zmq.Socket[bytes]:
+        """The one of that name. Raises ZMQError where there can be no more."""
         subscriber = self._subscribers.get(name)
         if subscriber is None:
             subscriber = self._subscribers[name] = self._socket(zmq.SUB)
             for prefix in self._prefixes:
                 subscriber.setsockopt(zmq.SUBSCRIBE, prefix)
             self._poller.register(subscriber, zmq.POLLIN)
-        try:
-            self._connect_to(subscriber, to.endpoint, self._keys.allowed[to.fingerprint] if self._keys else None)
-        except zmq.ZMQError as error:  # a host that cannot be, from a beacon of somebody's
-            self._tell_of_host(to.endpoint, error)
+        return subscriber
 
-    def _disconnect(self, peer: str, endpoint: str) -> None:
-        self.on_peer_gone(peer)
-        if self._by_peer and (gone := self._subscribers.pop(peer, None)) is not None:
+    def _drop(self, name: str) -> None:
+        """Close the one of that name, if there is one."""
+        if (gone := self._subscribers.pop(name, None)) is not None:
             self._poller.unregister(gone)
             self._sockets.remove(gone)
             gone.close()
-        elif not self._by_peer:
+
+    def _disconnect(self, peer: str, endpoint: str) -> None:
+        self.on_peer_gone(peer)
+        if self._by_peer:
+            self._drop(peer)
+        elif EVERYBODY in self._subscribers:
             try:
                 self._subscribers[EVERYBODY].disconnect(endpoint)
             except zmq.ZMQError:  # it was never connected to

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from scribengin.base.model import LIVE, LIVE_WISH, NEVER, REGROUP, RESTART, ROLLING, Config
+from scribengin.base.model import LIVE, LIVE_WISH, NEVER, REGROUP, RESTART, ROLLING, Config, FreeJson
 from scribengin.base.names import a_few
 from scribengin.base.text.counting import many
 from scribengin.base.text.refusals import did_you_mean
@@ -27,6 +27,8 @@ from scribengin.launcher.yarn.config import YarnConfig
 DEFAULT_STALLED_AFTER_S = 60.0
 _WANTED = "a dataflow descriptor (YAML or JSON)"
 _SUFFIXES = (".yaml", ".yml", ".json")
+_SESSION_MAX_S = 2_000_000
+"""ZooKeeper's protocol has room for so many milliseconds."""
 WORKERS_MAX = 10_000
 THREADS_MAX = 1000
 PARTITIONS_MAX = 10_000
@@ -202,7 +204,7 @@ class DataflowConfig(Config):
     """Instead of a function: one statement for the only sink, or one a sink. Each source is a view of its name."""
     package: Annotated[str | None, RESTART] = None
     """The directory that is shipped to the workers: modules and static tables. Default: the descriptor's own."""
-    settings: Annotated[dict[str, Any], ROLLING] = {}
+    settings: Annotated[FreeJson, ROLLING] = {}
     """Handed to the transformation as `context.settings`."""
     tasks: Annotated[int | None, REGROUP] = Field(default=None, ge=1)
     """How many tasks the streams are grouped into; those that are found later join the tasks with the fewest. Default:
@@ -229,7 +231,7 @@ class DataflowConfig(Config):
     for by the master itself or through skein."""
     yarn: Annotated[YarnConfig, NEVER] = YarnConfig()
     """What is asked of YARN, with `launcher: yarn` or `skein`."""
-    session_timeout_s: Annotated[float, ROLLING] = Field(default=6.0, ge=1.0)
+    session_timeout_s: Annotated[float, ROLLING] = Field(default=6.0, ge=1.0, le=_SESSION_MAX_S)
     """After this long without word from a worker its tasks go to others."""
     stalled_after_s: Annotated[float, LIVE] = Field(default=DEFAULT_STALLED_AFTER_S, ge=1.0)
     """A task that has something to do and has committed nothing for so long, and longer than some rounds take, is

@@ -229,6 +229,9 @@ class Roles:
         for consumer in (self._consumer, self._since):
             done += [*consumer.messages([message], now_s), *consumer.tick(now_s)]
         done += [*self._follower.messages([message], now_s), *self._follower.tick(now_s)]
+        for partition, end in self._follower.ends.items():
+            assert end < 2**63, "no column has such a number"
+            done += self._follower.follow(partition, max(0, end - 1), now_s)
         for one in done:
             if isinstance(one, Send):
                 encode(one.message)

@@ -1,7 +1,7 @@
 """What each role decides: events in, instructions out. No sockets, no threads, no clock; time is an argument."""
 
 from scribengin.dafka.state.consumer import EARLIEST, LATEST, ConsumerState, Positions, StartOf
-from scribengin.dafka.state.discovery import DiscoveryState, endpoint_of
+from scribengin.dafka.state.discovery import PEERS_MAX, DiscoveryState, endpoint_of
 from scribengin.dafka.state.follower import FollowerState, HeldRecords, HoldLimits
 from scribengin.dafka.state.instructions import (
     Append,
@@ -26,6 +26,7 @@ from scribengin.dafka.state.store import StoredRange, StoreState
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "PEERS_MAX",
     "STORE_CHARS",
     "Append",
     "Connect",

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from scribengin.dafka.state.heads import HeadsTimer
 from scribengin.dafka.state.instructions import DafkaPartition, Send
-from scribengin.dafka.state.intake import IntakeLimits, PartitionIntake
+from scribengin.dafka.state.intake import SEQUENCES_END, IntakeLimits, PartitionIntake
 from scribengin.dafka.wire import (
     ConsumerHello,
     DirectBatch,
@@ -38,6 +38,7 @@ from scribengin.dafka.wire import (
 from scribengin.errors import RecordsGone
 
 _ADDRESS_MAX = 64
+_STORES_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +128,13 @@ class FollowerState:
         heads_interval_s: float = 10.0,
         partitions_max: int = 100_000,
         batches: bool = True,
+        told_within_s: float = 4.0,
     ) -> None:
         self.address = address
         self._batches = batches
         self.refused_partitions = 0
-        """Messages of partitions that were one too many, or have no name that an address is."""
+        """Messages of partitions that were one too many, have no name that an address is, or say to have come where no
+        partition comes."""
         self._topic = topic
         self._skip_gone = skip_gone
         self._limits = limits or HoldLimits()
@@ -142,7 +145,10 @@ class FollowerState:
         self._heard_s: dict[DafkaPartition, float] = {}
         self._held: dict[DafkaPartition, _Held] = {}
         self._behind: dict[DafkaPartition, _Held] = {}
-        self._stores: dict[str, bool] = {}
+        self._told_within_s = told_within_s
+        self._told: set[str] = set()
+        self._awaited: dict[str, float | None] = {}
+        """Stores that were greeted and have not told yet of all that they have, and until when they are waited for."""
 
     @property
     def ends(self) -> Mapping[DafkaPartition, int]:
@@ -155,8 +161,9 @@ class FollowerState:
 
     @property
     def is_told(self) -> bool:
-        """Whether every store that it is connected to has told of all that it has."""
-        return all(self._stores.values())
+        """Whether every store that it is connected to has told of all that it has. One that has not for a while never
+        says so, as one of C programs, or is not there."""
+        return not self._awaited
 
     def prefixes(self) -> list[bytes]:
         """What to subscribe to."""
@@ -234,7 +241,9 @@ class FollowerState:
                 case StoreHello():
                     done.append(self._hello(message.address))
                 case HeadsTold():
-                    self._stores[message.address] = True
+                    if message.address in self._awaited:
+                        del self._awaited[message.address]
+                        self._told.add(message.address)
         return [*done, *self._fetches(now_s)]
 
     def subscription(self, heard: Subscription) -> list[Send]:
@@ -248,10 +257,16 @@ class FollowerState:
 
     def peer_gone(self, peer: str) -> None:
         """Nothing more is told by it."""
-        self._stores.pop(peer, None)
+        self._awaited.pop(peer, None)
+        self._told.discard(peer)
 
     def tick(self, now_s: float) -> list[Send]:
         """Time has passed."""
+        for store, until_s in list(self._awaited.items()):
+            if until_s is None:
+                self._awaited[store] = now_s + self._told_within_s
+            elif now_s >= until_s:
+                del self._awaited[store]
         asked = [Send(GetHeads(self._topic, self.address))] if self._heads.is_due(now_s) else []
         return [*asked, *self._fetches(now_s)]
 
@@ -259,13 +274,17 @@ class FollowerState:
         return prefix == topic_prefix(GetHeads, self._topic)
 
     def _hello(self, store: str) -> Send:
-        self._stores.setdefault(store, False)
+        if store not in self._told and len(self._awaited) + len(self._told) < _STORES_MAX:
+            self._awaited.setdefault(store, None)
         return Send(ConsumerHello(store, self.address, (self._topic,)))
 
     def _knows(self, partition: DafkaPartition, end: int, message: Message, now_s: float) -> bool:
         """Whether the partition is one of the topic, which is known from now on. What everybody hears, only its
         producer has said; what is said to one, a store may have."""
         before = self._ends.get(partition)
+        if end > SEQUENCES_END:
+            self.refused_partitions += 1
+            return False
         if before is None:
             if partition.subject != self._topic:
                 return False

@@ -30,8 +30,8 @@ class IntakeLimits:
     """A fetch that nothing of has come for this long is sent again."""
 
 
-_FIRST_KEPT_MAX = 1 << 62
-"""No partition comes so far: who says that it begins behind that lies, and logs number records in 63 bits."""
+SEQUENCES_END = 1 << 62
+"""No partition comes so far: who says so lies. Logs, and columns of records, number them in 63 bits."""
 
 
 class PartitionIntake:
@@ -101,7 +101,7 @@ class PartitionIntake:
 
     def truncated(self, first_kept: int) -> None:
         """Somebody keeps nothing before `first_kept`. Others may: it counts when a fetch has gone unanswered."""
-        if self.next < first_kept <= _FIRST_KEPT_MAX:
+        if self.next < first_kept <= SEQUENCES_END:
             self._end = max(self._end, first_kept)
             self._kept_from = min(first_kept, self._kept_from or first_kept)
 

@@ -20,11 +20,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scribengin.dafka.state.instructions import DafkaPartition, GiveUpPartition, Send
+from scribengin.dafka.state.intake import SEQUENCES_END
 from scribengin.dafka.wire import ConsumerHello, FindTime, KnownOfTime, Subscription, TimeFound
 
 _PEERS_MAX = 10_000
-_SEQUENCE_MAX = 1 << 62
-"""No partition comes so far: who says so lies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ class SinceState:
         self._wake(now_s)
         partition = DafkaPartition(found.subject, found.producer)
         search = self._searches.get(partition)
-        if search is None or found.at_ms != self.since_ms or found.sequence > _SEQUENCE_MAX:
+        if search is None or found.at_ms != self.since_ms or found.sequence > SEQUENCES_END:
             return []
         if found.address not in search.asked_s:
             return []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -20,7 +22,7 @@ from scribengin.connectors.dafka import sink as sink_module
 from scribengin.connectors.dafka.config import DafkaSinkConfig
 from scribengin.dafka import DafkaConsumer, DafkaFollower, DafkaPartition, DafkaTower
 from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.errors import DataflowError, SystemUnreachable
+from scribengin.errors import ConfigInvalid, DataflowError, SystemUnreachable
 from scribengin.log import LogNamespace
 from scribengin.testing import check_sink
 from scribengin.testing.memory.registry import MemoryRegistry
@@ -174,6 +176,19 @@ def test_each_batch_of_a_round_has_its_time(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(publisher, "_producer", SlowProducer())
     publisher.publish(SlowProducer.partition, 0, [[b"record"]] * 100, published=0)
     assert waits == [7.0] * 100
+
+
+@pytest.mark.parametrize("timeout_s", [1e10, math.inf, math.nan])
+def test_a_wait_that_no_clock_can_count_is_refused_in_a_line(timeout_s: float) -> None:
+    said = {"kind": "dafka", "topic": TOPIC, "ack_timeout_s": timeout_s}
+    with pytest.raises(ConfigInvalid, match=r"^patient.yaml: ack_timeout_s: \S+ is (too high|no number)") as refused:
+        DafkaSinkConfig.parse(said, source="patient.yaml")
+    assert "\n" not in str(refused.value)
+
+
+def test_the_longest_wait_for_stores_is_one_that_threads_can_wait() -> None:
+    said = {"kind": "dafka", "topic": TOPIC, "ack_timeout_s": 1e9}
+    assert DafkaSinkConfig.parse(said, source="patient.yaml").ack_timeout_s < threading.TIMEOUT_MAX
 
 
 def test_without_a_store_a_round_waits_and_says_so(network: Network, environment: Environment) -> None:

@@ -1,8 +1,13 @@
-"""What tests of Dafka's sockets share: a config, and reading so many records."""
+"""What tests of Dafka's sockets share: a config, reading so many records, and a role on a port that another had."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
+import zmq
 
 from scribengin.dafka import DafkaConfig, DafkaConsumer, DafkaRecord, DafkaTower
 
@@ -32,3 +37,17 @@ def read(consumer: DafkaConsumer, count: int) -> list[DafkaRecord]:
         assert more, f"{len(records)} of {count}"
         records += more
     return records
+
+
+@contextmanager
+def next_role_listens_at(endpoint: str) -> Iterator[None]:
+    """Roles that are made meanwhile get the port of one that has ended, as chance has it now and then."""
+    port = int(endpoint.rpartition(":")[2])
+
+    def bound(one: zmq.Socket[bytes], address: str) -> int:
+        one.bind(f"{address}:{port}")
+        return port
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(zmq.Socket, "bind_to_random_port", bound)
+        yield

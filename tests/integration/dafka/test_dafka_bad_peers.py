@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import random
+import resource
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import cycle, islice
 
 import pytest
 import zmq
 
-from scribengin.dafka import DafkaConsumer, DafkaProducer, DafkaStore, DafkaTower
+from scribengin.dafka import DafkaConsumer, DafkaProducer, DafkaStore, DafkaTower, role
 from scribengin.dafka.wire import (
     Beacon,
     ConsumerHello,
@@ -31,6 +33,7 @@ from scribengin.testing.waiting import wait_until
 from tests.integration.dafka.dafka_roles import LISTENING, config_of, read
 from tests.property.test_dafka_frames import mutated
 
+FILES_MAX = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 STRANGER = uuid.UUID(int=7).hex.upper()
 
 
@@ -123,6 +126,42 @@ def test_a_host_that_cannot_be_is_told_by_itself_and_hides_no_bad_message(caplog
         wait_until(lambda: consumer.invalid_frames == 1)
         assert len(told("no message of Dafka's")) == 1
     assert len(told("cannot connect to")) == 1
+
+
+@pytest.mark.parametrize("sockets", [None, 20], ids=["as many as it may have", "few"])
+def test_a_producer_among_more_peers_than_it_has_sockets_goes_on_and_reaches_the_others_later(
+    sockets: int | None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each peer of a producer takes a socket, and ZeroMQ has 1,023 by itself."""
+    if sockets is not None:
+        monkeypatch.setattr(role, "_SOCKETS_MAX", sockets)
+    with ExitStack() as opened, caplog.at_level(logging.WARNING):
+        tower = opened.enter_context(DafkaTower(LISTENING))
+        config = config_of(tower, producer={"terminate_unacked": True})
+        longer = config.model_copy(update={"beacon": config.beacon.model_copy(update={"timeout": 10_000})})
+        producer = opened.enter_context(DafkaProducer("flights", longer if sockets is None else config))
+        producer.publish_many([b"%d" % n for n in range(100)])
+        bad = BadPeer(tower, opened)
+        wait_until(lambda: bad.is_heard(b"K" + producer.address.encode()))
+
+        def told() -> list[str]:
+            return [record.getMessage() for record in caplog.records if "one more socket" in record.getMessage()]
+
+        names = cycle([f"{number:032X}" for number in range(1100 if sockets is None else 30)])
+
+        def too_many() -> bool:
+            for name in islice(names, 50):  # the tower passes no more on at once
+                bad.beacon(encode_beacon(Beacon(name, "127.0.0.1", 1 + int(name, 16))))
+            producer.check_open()
+            return bool(told()) or len(producer.peers) >= 1100
+
+        wait_until(too_many)
+        with DafkaConsumer(["flights"], config) as consumer:  # the made-up ones are forgotten by and by
+            assert [record.content for record in read(consumer, 100)] == [b"%d" % n for n in range(100)]
+        line = f"the producer {producer.address} cannot open one more socket, to reach a peer: Too many open files"
+        said = {told_line.partition("; ")[0] for told_line in told()}
+        assert said == ({line} if sockets is not None or FILES_MAX < 4000 else set())
+        assert len(told()) == len(said)
 
 
 def spoil(bad: BadPeer, producer: str, reader: str) -> None:

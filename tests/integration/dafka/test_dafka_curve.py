@@ -31,7 +31,7 @@ from tests.integration.dafka.dafka_keys import (
     tower_with,
     with_keys,
 )
-from tests.integration.dafka.dafka_roles import LISTENING, config_of, read
+from tests.integration.dafka.dafka_roles import LISTENING, config_of, next_role_listens_at, read
 
 ROLES = ("tower", "producer", "consumer", "store")
 KINDS = ("producer", "consumer", "writer", "reader")
@@ -246,6 +246,21 @@ def test_roles_without_keys_and_roles_with_them_find_nobody_in_each_other(
         assert [record.content for record in read(open_to_all, 1)] == [b"2"]
         assert (set(consumer.peers), set(open_to_all.peers)) == ({producer.address}, {plain.address})
         assert (deaf.peers, lost.peers, astray.peers) == ({}, {}, {})
+
+
+def test_a_role_on_the_port_of_one_that_had_another_key_is_connected_to_by_its_own(
+    config_for: Callable[[str], DafkaConfig],
+) -> None:
+    with DafkaConsumer(["flights"], config_for("consumer")) as consumer:
+        with DafkaProducer("flights", config_for("producer")) as ended:
+            ended.publish(b"1")
+            read(consumer, 1)
+        with next_role_listens_at(ended.endpoint):
+            producer = DafkaProducer("flights", config_for("store"))
+        with producer:
+            producer.publish(b"2")
+            assert [(one.partition, one.content) for one in read(consumer, 1)] == [(producer.partition, b"2")]
+            assert set(consumer.peers) == {producer.address}
 
 
 def test_a_role_whose_key_is_not_allowed_says_that_it_waits(

@@ -11,7 +11,7 @@ import zmq
 from scribengin.dafka import DafkaConfig, DafkaConsumer, DafkaProducer, DafkaRecord, DafkaTower
 from scribengin.errors import ConfigInvalid, DafkaClosed, DafkaError, ProducerFull, RecordsUnacknowledged
 from scribengin.testing.waiting import wait_until
-from tests.integration.dafka.dafka_roles import LISTENING, config_of, read
+from tests.integration.dafka.dafka_roles import LISTENING, config_of, next_role_listens_at, read
 
 
 @pytest.fixture
@@ -137,6 +137,22 @@ def test_roles_find_each_other_through_any_of_several_towers(config: DafkaConfig
     with DafkaProducer("flights", two) as producer, DafkaConsumer(["flights"], two) as consumer:
         producer.publish(b"1")
         assert [record.content for record in read(consumer, 1)] == [b"1"]
+
+
+def test_a_producer_on_the_port_of_one_that_has_just_ended_is_heard_also_when_that_one_is_forgotten(
+    config: DafkaConfig,
+) -> None:
+    with DafkaConsumer(["flights"], config) as consumer:
+        with DafkaProducer("flights", config) as ended:
+            ended.publish(b"1")
+            assert [record.content for record in read(consumer, 1)] == [b"1"]
+        with next_role_listens_at(ended.endpoint):
+            producer = DafkaProducer("flights", config)
+        with producer:
+            wait_until(lambda: set(consumer.peers) == {producer.address})
+            wait_until(lambda: ended.address not in consumer._discovery._seen_s)
+            producer.publish(b"2")
+            assert [(one.partition, one.content) for one in read(consumer, 1)] == [(producer.partition, b"2")]
 
 
 def test_a_producer_that_nobody_acknowledges_says_so_when_it_is_closed(config: DafkaConfig) -> None:

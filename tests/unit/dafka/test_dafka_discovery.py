@@ -7,7 +7,7 @@ import pytest
 from scribengin.dafka.state import Connect, DisconnectPeer, DiscoveryState, SayTowersSilent, SendBeacon, endpoint_of
 from scribengin.dafka.wire import Beacon, PeerBeacon
 
-ME, PEER = "AA" * 16, "BB" * 16
+ME, PEER, NEXT = "AA" * 16, "BB" * 16, "CC" * 16
 HERE, THERE = "tcp://10.0.0.3:4000", "tcp://10.0.0.3:5000"
 
 
@@ -59,6 +59,83 @@ def test_a_peer_that_is_elsewhere_now_is_followed() -> None:
     state.peer(PeerBeacon(PEER, HERE), 0.0)
     moved = state.peer(PeerBeacon(PEER, THERE), 1.0)
     assert moved == [DisconnectPeer(PEER, HERE), Connect(PEER, THERE), SendBeacon()]
+
+
+def test_who_comes_to_where_a_peer_was_is_connected_to_in_its_place_and_stays_so() -> None:
+    state = started()
+    state.peer(PeerBeacon(PEER, HERE), 0.0)
+    assert state.peer(PeerBeacon(NEXT, HERE), 3.0) == [DisconnectPeer(PEER, HERE), Connect(NEXT, HERE), SendBeacon()]
+    assert state.peers == {NEXT: PeerBeacon(NEXT, HERE)}
+    state.peer(PeerBeacon(NEXT, HERE), 4.5)
+    assert state.tick(4.5) == [SendBeacon()]
+    assert state.peers == {NEXT: PeerBeacon(NEXT, HERE)}
+    assert DisconnectPeer(NEXT, HERE) in state.tick(8.6)
+    assert state.peers == {}
+
+
+def test_who_comes_to_where_a_peer_was_may_have_another_key() -> None:
+    known, other = (f"{n:064x}" for n in range(2))
+    state = DiscoveryState(ME, allowed={known, other})
+    state.peer(PeerBeacon(PEER, HERE, known), 0.0)
+    assert state.peer(PeerBeacon(NEXT, HERE, other), 1.0) == [DisconnectPeer(PEER, HERE), Connect(NEXT, HERE, other)]
+
+
+def test_one_that_only_says_that_it_is_where_a_peer_is_cuts_that_off_neither_by_coming_nor_by_going() -> None:
+    state = started()
+    state.peer(PeerBeacon(PEER, HERE), 0.0)
+    state.peer(PeerBeacon(NEXT, HERE), 1.0)
+    said = [state.peer(PeerBeacon(PEER, HERE), now) for now in (2.0, 3.0, 4.0)]
+    assert said == [[], [], []]  # they do not take turns with each beacon
+    assert state.tick(5.1) == [SendBeacon(), DisconnectPeer(NEXT, HERE), Connect(PEER, HERE)]
+    assert state.peers == {PEER: PeerBeacon(PEER, HERE)}
+
+
+def test_a_peer_that_moves_away_leaves_its_place_to_who_was_there_before() -> None:
+    state = started()
+    state.peer(PeerBeacon(PEER, HERE), 0.0)
+    state.peer(PeerBeacon(NEXT, HERE), 1.0)
+    moved = state.peer(PeerBeacon(NEXT, THERE), 2.0)
+    assert moved == [DisconnectPeer(NEXT, HERE), Connect(PEER, HERE), Connect(NEXT, THERE), SendBeacon()]
+    assert state.peer(PeerBeacon(PEER, THERE), 3.0) == [
+        DisconnectPeer(PEER, HERE),
+        DisconnectPeer(NEXT, THERE),
+        Connect(PEER, THERE),
+        SendBeacon(),
+    ]
+
+
+def test_of_many_that_say_to_be_in_one_place_only_one_is_connected_to_and_nobody_once_all_are_silent() -> None:
+    state = started()
+    for number in range(100):
+        state.peer(PeerBeacon(f"{number:032X}", HERE), number / 100)
+    assert set(state.peers) == {f"{99:032X}"}
+    assert state.tick(5.1) == [SendBeacon(), DisconnectPeer(f"{99:032X}", HERE)]
+    assert state.peers == {}
+
+
+def test_a_peer_that_could_not_be_connected_to_is_tried_again_at_its_next_beacon() -> None:
+    state = started()
+    state.peer(PeerBeacon(PEER, HERE), 0.0)
+    state.unreached(PEER)
+    assert state.peers == {}
+    assert state.peer(PeerBeacon(PEER, HERE), 1.0) == [Connect(PEER, HERE)]
+    assert state.peers == {PEER: PeerBeacon(PEER, HERE)}
+    assert state.peer(PeerBeacon(PEER, HERE), 2.0) == []
+    state.unreached(PEER)
+    assert state.tick(6.1) == [SendBeacon()]  # nobody is there to be disconnected
+    state.unreached(PEER)  # it has gone meanwhile
+    assert state.peer(PeerBeacon(PEER, HERE), 7.0) == [Connect(PEER, HERE), SendBeacon()]
+
+
+def test_who_could_not_be_connected_to_leaves_its_place_to_whoever_says_next_to_be_there() -> None:
+    state = started()
+    state.peer(PeerBeacon(PEER, HERE), 0.0)
+    state.peer(PeerBeacon(NEXT, HERE), 1.0)
+    state.unreached(PEER)  # it is not the one that is connected to
+    assert set(state.peers) == {NEXT}
+    state.unreached(NEXT)
+    assert state.peer(PeerBeacon(PEER, HERE), 2.0) == [Connect(PEER, HERE)]
+    assert state.peer(PeerBeacon(NEXT, HERE), 2.0) == []
 
 
 def test_only_peers_whose_keys_are_allowed_are_connected_to() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scribengin.connectors.dafka.source import splits_of
 from scribengin.dafka.state import DafkaPartition, FollowerState, HoldLimits, Send
 from scribengin.dafka.wire import (
     ConsumerHello,
@@ -14,6 +15,7 @@ from scribengin.dafka.wire import (
     GetHeads,
     Head,
     HeadsTold,
+    LiveBatch,
     LiveRecord,
     RunDecoder,
     StoreHello,
@@ -188,6 +190,39 @@ def test_stores_are_greeted_and_told_when_they_have_said_all() -> None:
     assert state.subscription(Subscription(False, topic_prefix(GetHeads, "hello"))) == []
 
 
+def test_a_store_that_never_says_that_it_has_told_all_is_waited_for_for_a_while() -> None:
+    state = FollowerState(ME, "hello", told_within_s=4.0)
+    state.messages([StoreHello(ME, STORE), StoreHello(ME, "EE")], 0.0)
+    told = []
+    for now_s in (0.1, 4.0, 4.1):
+        state.tick(now_s)
+        told.append(state.is_told)
+    assert told == [False, False, True]
+    state.messages([HeadsTold(ME, STORE)], 5.0)
+    assert state.is_told
+    state.messages([StoreHello(ME, "EE")], 6.0)  # it has come anew
+    assert not state.is_told
+    state.messages([HeadsTold(ME, "EE"), StoreHello(ME, "EE")], 6.1)
+    assert state.is_told
+    state.tick(99.0)
+    state.messages([StoreHello(ME, "EE")], 99.0)  # it has told: it is asked again, and not waited for
+    assert state.is_told
+
+
+def test_stores_without_number_are_greeted_and_not_remembered() -> None:
+    state = FollowerState(ME, "hello", told_within_s=4.0)
+    names = [f"{number:032X}" for number in range(10_500)]
+    assert len(state.messages([StoreHello(ME, name) for name in names], 0.0)) == 10_500
+    state.messages([HeadsTold(ME, name) for name in names[:100]], 0.0)
+    state.messages([HeadsTold(ME, f"made up {number}") for number in range(10_500)], 0.0)
+    assert (len(state._awaited), len(state._told)) == (9_900, 100)
+    assert not state.is_told
+    state.tick(0.0)
+    state.tick(4.0)
+    assert (len(state._awaited), len(state._told)) == (0, 100)
+    assert state.is_told
+
+
 def test_heads_are_asked_for_again_and_again() -> None:
     state = follower()
     asked = [state.tick(now) for now in (0.0, 9.0, 10.0, 15.0, 20.0)]
@@ -200,3 +235,19 @@ def test_other_topics_and_addresses_that_are_none_are_left_out() -> None:
     state.messages([LiveRecord("hello2", PRODUCER, "hello2", 0, b""), *strange, *live(0, 1)], 0.0)
     state.messages([LiveRecord("hello", "DD", "hello", 0, b"")], 0.0)
     assert (list(state.ends), state.refused_partitions) == ([PARTITION], 5)
+
+
+@pytest.mark.parametrize("first", [2**62 - 1, 2**63 - 2, 2**63, 2**64 - 2])
+def test_a_sequence_that_no_partition_comes_to_is_left_out(first: int) -> None:
+    """Logs and columns of records number them in 63 bits."""
+    state = follower()
+    state.follow(PARTITION, first, 0.0)
+    lies = [*live(first, first + 2), LiveBatch("hello", PRODUCER, "hello", first, [b"1", b"2"])]
+    lies += [DirectHead(ME, PRODUCER, "hello", first + 1), Head("hello", "DD", "hello", first + 1)]
+    state.messages(lies, 0.0)
+    held = state.held(PARTITION, 10, 100)
+    splits = splits_of(PARTITION, held) if held.contents else ()
+    assert [split.records for split in splits] == ([1] if first < 2**62 else [])
+    assert dict(state.ends) == ({PARTITION: 2**62} if first < 2**62 else {})
+    state.messages(live(7, 9), 0.1)  # the partition is one of those that there are for all that
+    assert state.ends[PARTITION] == (2**62 if first < 2**62 else 9)
