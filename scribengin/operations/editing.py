@@ -18,7 +18,7 @@ from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edges import reordering
 from scribengin.dataflow.edits import EditPlan, plan_edit, with_wishes
-from scribengin.dataflow.registry.config_node import as_json
+from scribengin.dataflow.registry.config_node import as_json, half_deleted
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, ConfigEdit, DataflowStatus
 from scribengin.dataflow.registry.edit_log import config_of_version, edited_since, until_written, write_edit
 from scribengin.dataflow.registry.view import DataflowView, Versioned
@@ -101,9 +101,7 @@ def refuse_invalid(view: DataflowView, config: DataflowConfig) -> None:
     """Raise ConfigInvalid for what the master would refuse."""
     state = view.status().state
     if state == "deleting":
-        raise DataflowBusy(
-            f"the deletion of '{view.dataflow}' was cut short: `scribengin delete {view.dataflow}` ends it"
-        )
+        raise half_deleted(view.dataflow)
     refusal = plan_edit(view.config_in_force().value, config, running=bool(view.workers())).refusal
     if refusal is not None:
         raise ConfigInvalid(refusal)

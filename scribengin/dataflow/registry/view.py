@@ -7,7 +7,7 @@ Nothing is decided here. Masters, workers and tools read through it and write th
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -320,9 +320,27 @@ class DataflowView:
         """What the master last said. Raises DataflowNotFound."""
         return DataflowStatus.from_bytes(self._node(self.paths.status, watch).data, path=self.paths.status)
 
+    def status_found(self) -> Versioned[DataflowStatus]:
+        """The same, with the version of its node."""
+        node = self._node(self.paths.status)
+        return Versioned(DataflowStatus.from_bytes(node.data, path=self.paths.status), node.version)
+
     def set_status(self, status: DataflowStatus) -> None:
-        """For the master, and for whoever ends a dataflow that has none."""
+        """Whatever stands there. Whoever does not know that nobody deletes the dataflow just now changes it instead."""
         self.registry.set(self.paths.status, status.to_bytes())
+
+    def change_status(self, change: Callable[[DataflowStatus], DataflowStatus | None]) -> bool:
+        """Replace the status by what `change` makes of it, which is asked anew while others change it; None: it stays.
+        Returns whether it was replaced. Raises DataflowNotFound, and what `change` raises."""
+
+        def attempt() -> bool:
+            found = self.status_found()
+            changed = change(found.value)
+            if changed is not None:
+                self.registry.set(self.paths.status, changed.to_bytes(), found.version)
+            return changed is not None
+
+        return win_race(attempt, races=(VersionConflict, NodeMissing))
 
     def history(self) -> History:
         """The last events, oldest first. Raises DataflowNotFound."""
