@@ -79,7 +79,7 @@ def replace_config(
     refuse_invalid(view, config)
     if not force:
         refuse_unmeant(view, found.value, config)
-    plan = plan_edit(found.value, config, running=bool(view.workers()))
+    plan = plan_edit(found.value, config, running=view.has_workers())
     if config == found.value and view.registry.find(view.paths.config) is not None:
         return EditResult(found.version, plan, written=False)
     version = write_edit(view, config, found.version, author=by or author(), at_ms=SYSTEM_CLOCK.now_ms())
@@ -102,7 +102,7 @@ def refuse_invalid(view: DataflowView, config: DataflowConfig) -> None:
     state = view.status().state
     if state == "deleting":
         raise half_deleted(view.dataflow)
-    refusal = plan_edit(view.config_in_force().value, config, running=bool(view.workers())).refusal
+    refusal = plan_edit(view.config_in_force().value, config, running=view.has_workers()).refusal
     if refusal is not None:
         raise ConfigInvalid(refusal)
 

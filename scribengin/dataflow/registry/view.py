@@ -57,6 +57,8 @@ from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Nod
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, VersionConflict
 
 _DELETE_TRIES = 10
+_CROWDED = (NodeMissing, NodeNotEmpty)
+"""A worker or a master that was being started stood, and leaves again."""
 HISTORY_EVENTS_MAX = 200
 HISTORY_MESSAGE_MAX = 2_000
 OPERATIONS_PER_TRANSACTION_MAX = 200
@@ -157,16 +159,16 @@ class DataflowView:
     def delete(self) -> None:
         """Forget the dataflow: its nodes, positions, claims; what its sinks hold stays. Cut short anywhere, it can be
         called again: until the last step, one transaction, it is `deleting`, and nobody starts what is half gone.
+
+        Its workers' nodes go first. One that lives still can change nothing then (rule 5 of commit_logs.py): else it
+        would take positions that are gone for a beginning, and make their nodes anew.
         """
         self.set_status(self.status().model_copy(update={"state": "deleting"}))
+        self._delete_below(self.paths.workers)
         keep_numbers(self.registry, self.dataflow, self.numbers_reached())
         for path in self._locks():
-            self.registry.delete(path, recursive=True)
-        for _ in range(_DELETE_TRIES - 1):
-            with suppress(NodeMissing, NodeNotEmpty):  # a master that was being started stood, and leaves again
-                self._delete_nodes()
-                return
-        self._delete_nodes()
+            self._delete_below(path)
+        win_race(self._delete_nodes, races=_CROWDED, tries_max=_DELETE_TRIES)
 
     def commit_log_of(self, source: str, stream: str) -> CommitLog | None:
         """That of a source's stream, also if it has no node any more. None: nobody has read it. Raises
@@ -236,10 +238,18 @@ class DataflowView:
 
     def _delete_nodes(self) -> None:
         nodes = self.paths
-        for path in (nodes.placement, nodes.workers, nodes.task_descriptors, nodes.config_in_force, nodes.master):
+        for path in (nodes.placement, nodes.task_descriptors, nodes.config_in_force, nodes.master):
+            self._delete_below(path)
+        self.registry.commit([Delete(path) for path in self._subtree(self.paths.root)])
+
+    def _delete_below(self, path: str) -> None:
+        """A node and all below it, though others come there meanwhile, and leave again."""
+
+        def attempt() -> None:
             if self.registry.find(path) is not None:
                 self.registry.delete(path, recursive=True)
-        self.registry.commit([Delete(path) for path in self._subtree(self.paths.root)])
+
+        win_race(attempt, races=_CROWDED, tries_max=_DELETE_TRIES)
 
     def config(self, watch: Watch | None = None) -> Versioned[DataflowConfig]:
         """The config as it stands now, with the version of its node. Raises DataflowNotFound, ConfigInvalid (a bad
@@ -441,6 +451,10 @@ class DataflowView:
     def workers(self, watch: Watch | None = None) -> list[str]:
         """The names of the workers that have registered and were not removed, dead or alive."""
         return [from_node_name(child) for child in self.registry.children(self.paths.workers, watch)]
+
+    def has_workers(self) -> bool:
+        """Whether any has registered and was not removed. None has where the deletion has come that far."""
+        return bool(self._children(self.paths.workers))
 
     def worker(self, name: str) -> WorkerDescriptor:
         """One worker's descriptor. Raises NodeMissing."""

@@ -103,7 +103,7 @@ def _starting_again(status: DataflowStatus) -> DataflowStatus | None:
 def _next_config(view: DataflowView) -> DataflowConfig:
     """What the next master will go by: the config as it was edited, or the one in force if it would refuse that."""
     in_force, edited = view.config_in_force().value, view.config_to_edit().value
-    refused = plan_edit(in_force, edited, running=bool(view.workers())).refusal
+    refused = plan_edit(in_force, edited, running=view.has_workers()).refusal
     return edited if refused is None else in_force
 
 

@@ -244,6 +244,34 @@ def test_a_claim_whose_log_was_left_unfinished_stays_until_the_log_is_ended(
     assert registry.find(claim) is None
 
 
+def test_a_claim_that_names_no_dataflow_is_found_once_it_has_settled(registry: Registry, home: Path) -> None:
+    """A worker that lived through its dataflow's deletion had left such a node."""
+    claim = paths.sink_resource("log:/deep/er/logs/out")
+    log = CommitLog(dataflow="gone", task="task-0", owner="worker-1/e", generation=1, epoch=1, round=1)
+    registry.create(f"{claim}/0/commit-log", log.to_bytes(), parents=True)
+    assert not list(leftovers(registry, home)), "it is younger than an hour: a chain may be about to claim it"
+    assert found(registry, home) == {"claim": ["claim: log:/deep/er/logs/out, which names no dataflow"]}
+    DataflowView(registry, "gone").submit(flow("gone"), [], SYSTEM_CLOCK.now_ms())
+    assert found(registry, home) == {}, "a dataflow that is there has written there: somebody has harmed the node"
+    DataflowView(registry, "gone").delete()
+    repaired(registry, home)
+    assert registry.find(claim) is None
+
+
+def test_a_claim_that_named_no_dataflow_stays_once_it_names_one(registry: Registry, files: Files, home: Path) -> None:
+    registry.set(files.claim, b"")
+    files.stage("1")
+    suspects = [one for one in leftovers(registry, home, Later()) if one.remove is not None]
+    assert sorted(one.kind for one in suspects) == ["claim", "staged files"]
+    DataflowView(registry, "other").submit(flow("other"), [files.sink.resource], SYSTEM_CLOCK.now_ms())
+    before = whole_tree(registry)
+    for one in suspects:
+        assert one.remove is not None
+        one.remove()
+    assert whole_tree(registry) == before
+    assert files.below("staged") == 1
+
+
 class Files:
     """A file sink whose dataflow is not there any more."""
 

@@ -3,7 +3,8 @@ nothing is deleted that nobody meant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,26 @@ import pytest
 
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.registry import paths
-from scribengin.dataflow.registry.descriptors import DataflowState
+from scribengin.dataflow.registry.descriptors import DataflowState, WorkerDescriptor
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names, new_master_name
-from scribengin.errors import DataflowBusy
+from scribengin.dataflow.round.commit_logs import TaskCommitLogs
+from scribengin.errors import DataflowBusy, StaleOwner
 from scribengin.log import LogNamespace
 from scribengin.operations import lifecycle
 from scribengin.operations.delete import delete_dataflow
 from scribengin.operations.lifecycle import kill_dataflow, start_again
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin_registry.contract import Delete, Operation
+from scribengin_registry.errors import NodeMissing, VersionConflict
+from scribengin_tools.web.actions import WebActions
 
 RESOURCE = "log:/logs/late"
+NODES = paths.DataflowPaths("delays")
+STREAM = NODES.source_stream("flights", "flights/0")
+POSITION = paths.commit_log(STREAM)
 CONFIG = load_config(
     {
         "name": "delays",
@@ -55,6 +63,35 @@ def put(registry: MemoryRegistry, state: DataflowState = "stopped", now_ms: int 
     return view
 
 
+class Steps:
+    """Calls `meanwhile` before the `at`th change that a session makes, and counts all of them."""
+
+    def __init__(self, session: MemoryRegistry, at: int, meanwhile: Callable[[], None]) -> None:
+        self.made = 0
+        self._session = session
+        self._at = at
+        self._meanwhile = meanwhile
+
+    def count(self, patch: pytest.MonkeyPatch) -> None:
+        """The session's changes are counted from now on, until that ends."""
+        for name in ("delete", "commit", "set", "create"):
+            patch.setattr(MemoryRegistry, name, self._counted(getattr(MemoryRegistry, name)))
+
+    def _counted(self, change: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(session: MemoryRegistry, *args: Any, **options: Any) -> Any:
+            if session is self._session:
+                self.made += 1
+                if self.made - 1 == self._at:
+                    self._meanwhile()
+            return change(session, *args, **options)
+
+        return counting
+
+
+def tree(registry: MemoryRegistry, path: str = paths.ROOT) -> list[str]:
+    return [path, *(node for child in registry.children(path) for node in tree(registry, f"{path}/{child}"))]
+
+
 def cut_at(view: DataflowView, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its deletion dies just before that node would go."""
 
@@ -84,10 +121,6 @@ def cut_short(view: DataflowView, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_at(view, view.paths.root, monkeypatch)
 
 
-NODES = paths.DataflowPaths("delays")
-POSITION = paths.commit_log(NODES.source_stream("flights", "flights/0"))
-
-
 @pytest.mark.parametrize("at", [POSITION, paths.sink_resource(RESOURCE), NODES.placement, NODES.workers, NODES.root])
 def test_what_is_half_deleted_stays_so_when_it_is_killed(
     registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: str
@@ -102,6 +135,18 @@ def test_what_is_half_deleted_stays_so_when_it_is_killed(
         start_again(view, tmp_path)
     delete_dataflow(view, force=False)
     assert dataflow_names(registry) == []
+
+
+@pytest.mark.parametrize("at", [POSITION, paths.sink_resource(RESOURCE), NODES.placement, NODES.workers])
+def test_the_page_refuses_an_edit_of_what_is_half_deleted(
+    registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    view = put(registry)
+    registry.create(POSITION, b"{}", parents=True)
+    cut_at(view, at, monkeypatch)
+    page = WebActions(registry)
+    shown = page.config("delays")
+    assert "`scribengin delete delays` ends it" in page.check("delays", shown["text"], shown["version"])["error"]
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -166,3 +211,75 @@ def test_a_start_that_the_deletion_overtakes_does_not_take_its_mark_away(
     with pytest.raises(DataflowBusy, match="`scribengin delete delays` ends it"):
         start_again(DataflowView(registry, "delays"), tmp_path)
     assert view.status().state == "deleting"
+
+
+class Worker:
+    """One that nobody could reach: it goes on as long as it can, from where its commit logs say."""
+
+    def __init__(self, registry: MemoryRegistry, name: str, generation: int) -> None:
+        view = DataflowView(registry, "delays")
+        described = WorkerDescriptor(name=name, container="c", host="h", pid=1, executors=("e",), started_ms=1)
+        with suppress(NodeMissing):
+            view.register_worker(described)
+        streams = [STREAM, paths.sink_stream(RESOURCE, "0")]
+        member = view.paths.worker(name)
+        self.ownership = TaskCommitLogs(registry, "delays", "task-0", f"{name}/e", generation, streams, member)
+        self.began = 0
+        """How often it has begun at the source's start."""
+
+    def read(self) -> None:
+        """Take over if it must, and commit one round more. Raises StaleOwner once it can do nothing any more."""
+        owned = self.ownership
+        if not owned.logs:
+            owned.take()
+        position = owned.logs[POSITION].position
+        if position is None:
+            self.began += 1
+            owned.begin({POSITION: {"at": 0}})
+        at = (position or {"at": 0})["at"]
+        owned.commit({POSITION: owned.moved(POSITION, position={"at": at + 100})})
+
+    def read_on(self) -> None:
+        """The same, as a worker does it: who was fenced takes over again."""
+        with suppress(StaleOwner):
+            try:
+                self.read()
+            except VersionConflict:
+                self.ownership.take()
+                self.read()
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_a_worker_that_lives_at_any_step_of_the_deletion_begins_nothing_anew(
+    ensemble: MemoryEnsemble, registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, idle: bool
+) -> None:
+    """Idle: it has read nothing so far, and makes the nodes of its streams."""
+    step, steps = -1, 0
+    while step < steps:
+        step += 1
+        view = put(registry)
+        head = view.placement_head().value
+        with ensemble.connect() as session:
+            worker = Worker(session, f"worker-{head.next_worker + step}", head.next_generation)
+            if not idle:
+                worker.read()
+            counted = Steps(registry, step, worker.read_on)
+            with monkeypatch.context() as patch:
+                counted.count(patch)
+                view.delete()
+            worker.read_on()
+            steps = counted.made
+            assert worker.began <= 1, f"what was read was read again at step {step}"
+            assert len(tree(registry)) == 7, f"step {step}: {tree(registry)}"
+    assert steps > 5
+
+
+def test_a_worker_whose_dataflow_is_deleted_while_it_takes_a_task_makes_no_nodes(
+    ensemble: MemoryEnsemble, registry: MemoryRegistry
+) -> None:
+    view = put(registry)
+    with ensemble.connect() as session:
+        worker = Worker(session, "worker-1", 1)
+        with at_failpoint("ownership.create:before", lambda _stop: view.delete()), pytest.raises(StaleOwner):
+            worker.read()
+        assert len(tree(registry)) == 7, tree(registry)
