@@ -301,13 +301,18 @@ def kill_containers(
     raise LauncherError(f"processes of dataflow '{dataflow}' keep coming back: see `scribengin logs {dataflow}`")
 
 
-def forget_containers(registry: str, dataflow: str, home: Path) -> None:
-    """Delete what the containers of a deleted dataflow have left on this machine: their output, their scratch files.
-    What still runs of it is ended, for it can commit nothing any more. Raises LauncherError."""
+def containers_here(registry: str, dataflow: str, home: Path) -> list[ContainerDescriptor]:
+    """The containers that a dataflow has, or had, on this machine. Raises LauncherError."""
     with LocalLauncher(home) as launcher:
-        for container in launcher.all_containers(dataflow):
-            if container.registry == registry:
-                launcher.forget(container)
+        return [one for one in launcher.all_containers(dataflow) if one.registry == registry]
+
+
+def forget_containers(containers: Sequence[ContainerDescriptor], home: Path) -> None:
+    """Delete what the containers of a deleted dataflow have left on this machine: their output, their scratch files.
+    What still runs of them is ended, for it can commit nothing any more. Raises LauncherError."""
+    with LocalLauncher(home) as launcher:
+        for container in containers:
+            launcher.forget(container)
 
 
 def masters_running(registry: str, dataflow: str, home: Path, config: DataflowConfig) -> list[str]:

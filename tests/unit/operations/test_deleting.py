@@ -3,16 +3,16 @@ nothing is deleted that nobody meant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scribengin.dataflow.config import load_config
 from scribengin.dataflow.registry import paths
-from scribengin.dataflow.registry.descriptors import DataflowState, WorkerDescriptor
+from scribengin.dataflow.registry.deletion import delete_nodes
+from scribengin.dataflow.registry.descriptors import WorkerDescriptor
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names, new_master_name
 from scribengin.dataflow.round.commit_logs import TaskCommitLogs
 from scribengin.errors import DataflowBusy, StaleOwner
@@ -27,19 +27,7 @@ from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin_registry.contract import Delete, Operation
 from scribengin_registry.errors import NodeMissing, VersionConflict
 from scribengin_tools.web.actions import WebActions
-
-RESOURCE = "log:/logs/late"
-NODES = paths.DataflowPaths("delays")
-STREAM = NODES.source_stream("flights", "flights/0")
-POSITION = paths.commit_log(STREAM)
-CONFIG = load_config(
-    {
-        "name": "delays",
-        "sources": {"flights": {"kind": "log", "logs": "flights/*"}},
-        "sinks": {"late": {"kind": "log", "log": "late"}},
-        "sql": "SELECT payload FROM flights",
-    }
-)
+from tests.unit.operations.deletion import NODES, POSITION, RESOURCE, STREAM, Steps, put, tree
 
 
 @pytest.fixture
@@ -54,42 +42,6 @@ def registry(ensemble: MemoryEnsemble) -> Iterator[MemoryRegistry]:
     with ensemble.connect() as session:
         LogNamespace.bind("/logs", disk.name, registry=session, store=MEMORY_STORE)
         yield session
-
-
-def put(registry: MemoryRegistry, state: DataflowState = "stopped", now_ms: int = 1) -> DataflowView:
-    view = DataflowView(registry, "delays")
-    view.submit(CONFIG, [RESOURCE], now_ms)
-    view.set_status(view.status().model_copy(update={"state": state}))
-    return view
-
-
-class Steps:
-    """Calls `meanwhile` before the `at`th change that a session makes, and counts all of them."""
-
-    def __init__(self, session: MemoryRegistry, at: int, meanwhile: Callable[[], None]) -> None:
-        self.made = 0
-        self._session = session
-        self._at = at
-        self._meanwhile = meanwhile
-
-    def count(self, patch: pytest.MonkeyPatch) -> None:
-        """The session's changes are counted from now on, until that ends."""
-        for name in ("delete", "commit", "set", "create"):
-            patch.setattr(MemoryRegistry, name, self._counted(getattr(MemoryRegistry, name)))
-
-    def _counted(self, change: Callable[..., Any]) -> Callable[..., Any]:
-        def counting(session: MemoryRegistry, *args: Any, **options: Any) -> Any:
-            if session is self._session:
-                self.made += 1
-                if self.made - 1 == self._at:
-                    self._meanwhile()
-            return change(session, *args, **options)
-
-        return counting
-
-
-def tree(registry: MemoryRegistry, path: str = paths.ROOT) -> list[str]:
-    return [path, *(node for child in registry.children(path) for node in tree(registry, f"{path}/{child}"))]
 
 
 def cut_at(view: DataflowView, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +65,7 @@ def cut_at(view: DataflowView, path: str, monkeypatch: pytest.MonkeyPatch) -> No
         patch.setattr(MemoryRegistry, "delete", deleting)
         patch.setattr(MemoryRegistry, "commit", committing)
         with pytest.raises(SystemExit):
-            view.delete()
+            delete_nodes(view)
 
 
 def cut_short(view: DataflowView, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +109,7 @@ def test_what_is_deleted_while_it_is_being_killed_is_not_killed_then(
 
     def meanwhile(*_args: object) -> list[object]:
         if ends:
-            view.delete()
+            delete_nodes(view)
         else:
             cut_short(view, monkeypatch)
         return []
@@ -173,7 +125,7 @@ def test_what_was_submitted_again_while_it_was_being_killed_is_not_said_to_be_ki
     view = put(registry, "running")
 
     def meanwhile(*_args: object) -> list[object]:
-        view.delete()
+        delete_nodes(view)
         put(registry, "running", now_ms=2)
         return []
 
@@ -266,7 +218,7 @@ def test_a_worker_that_lives_at_any_step_of_the_deletion_begins_nothing_anew(
             counted = Steps(registry, step, worker.read_on)
             with monkeypatch.context() as patch:
                 counted.count(patch)
-                view.delete()
+                delete_nodes(view)
             worker.read_on()
             steps = counted.made
             assert worker.began <= 1, f"what was read was read again at step {step}"
@@ -280,6 +232,6 @@ def test_a_worker_whose_dataflow_is_deleted_while_it_takes_a_task_makes_no_nodes
     view = put(registry)
     with ensemble.connect() as session:
         worker = Worker(session, "worker-1", 1)
-        with at_failpoint("ownership.create:before", lambda _stop: view.delete()), pytest.raises(StaleOwner):
+        with at_failpoint("ownership.create:before", lambda _stop: delete_nodes(view)), pytest.raises(StaleOwner):
             worker.read()
         assert len(tree(registry)) == 7, tree(registry)
