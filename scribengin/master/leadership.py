@@ -25,7 +25,7 @@ from scribengin.dataflow.opened import OpenDataflow, OpenedDataflow
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowStatus, HistoryEvent, PlacementHead
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, Versioned
-from scribengin.errors import LauncherError
+from scribengin.errors import DataflowNotFound, LauncherError
 from scribengin.launcher.contract import (
     ContainerDescriptor,
     ContainerExit,
@@ -154,9 +154,10 @@ class Leadership:
     def run(self) -> Ending:
         """Lead. Raises what makes leading impossible: DataflowNotFound, DescriptorUnreadable."""
         try:
-            if self._is_over() or self._view.placement_head().value.is_foreign(self._settings.name):
+            head = self._find_head()
+            if head is None:
                 return Ending.OVER
-            self._head = self._take_head()
+            self._head = self._take_head(head)
             self._attach_containers()
             self._begin_again(None)
             self._do(self._state.provide_standby(self._clock.monotonic_s()))
@@ -178,8 +179,18 @@ class Leadership:
             return True
         return status.state in FINAL_STATES and not self._reader.is_asked_for(since=status.config_version)
 
-    def _take_head(self) -> Versioned[PlacementHead]:
-        head = self._view.placement_head()
+    def _find_head(self) -> Versioned[PlacementHead] | None:
+        """The head to take; None: there is nothing to lead any more. It is read first. Who deletes the dataflow raises
+        it as he says so: it is his by then, or what he says is read after it."""
+        try:
+            head = self._view.placement_head()
+        except DataflowNotFound:
+            if self._is_over():
+                return None
+            raise
+        return None if self._is_over() or head.value.is_foreign(self._settings.name) else head
+
+    def _take_head(self, head: Versioned[PlacementHead]) -> Versioned[PlacementHead]:
         mine = head.value.model_copy(
             update={
                 "master": self._settings.name,

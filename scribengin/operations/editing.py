@@ -18,7 +18,7 @@ from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edges import reordering
 from scribengin.dataflow.edits import EditPlan, plan_edit, streams_left, with_wishes
-from scribengin.dataflow.registry.config_node import as_json
+from scribengin.dataflow.registry.config_node import as_json, half_deleted
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, ConfigEdit, DataflowStatus
 from scribengin.dataflow.registry.edit_log import config_of_version, edited_since, until_written, write_edit
 from scribengin.dataflow.registry.view import DataflowView, Versioned
@@ -79,7 +79,7 @@ def replace_config(
     refuse_invalid(view, config)
     if not force:
         refuse_unmeant(view, found.value, config)
-    plan = plan_edit(found.value, config, running=bool(view.workers()))
+    plan = plan_edit(found.value, config, running=view.has_workers())
     if config == found.value and view.registry.find(view.paths.config) is not None:
         return EditResult(found.version, plan, written=False)
     version = write_edit(view, config, found.version, author=by or author(), at_ms=SYSTEM_CLOCK.now_ms())
@@ -101,10 +101,8 @@ def refuse_invalid(view: DataflowView, config: DataflowConfig) -> None:
     """Raise ConfigInvalid for what the master would refuse."""
     state = view.status().state
     if state == "deleting":
-        raise DataflowBusy(
-            f"the deletion of '{view.dataflow}' was cut short: `scribengin delete {view.dataflow}` ends it"
-        )
-    refuse_edit(view, config, running=bool(view.workers()))
+        raise half_deleted(view.dataflow)
+    refuse_edit(view, config, running=view.has_workers())
 
 
 def refuse_edit(view: DataflowView, config: DataflowConfig, *, running: bool) -> None:

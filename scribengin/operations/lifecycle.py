@@ -19,6 +19,7 @@ from typing import Literal
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.containers import place_of
+from scribengin.dataflow.registry.config_node import half_deleted
 from scribengin.dataflow.registry.descriptors import (
     FINAL_STATES,
     STATUS_TASKS_MAX,
@@ -77,6 +78,8 @@ class Killed:
                 f"; a dataflow of that name runs here for the registry {', '.join(self.other_registries)}: "
                 "if that is the same one, give it in those words"
             )
+        if self.state_before == "deleting":
+            line += f"; its deletion was cut short: `scribengin delete {self.dataflow}` ends it"
         return line
 
 
@@ -118,14 +121,25 @@ def kill_dataflow(registry: Registry, name: str, home: Path) -> Killed:
     others = running_for_other_registries(registry.hosts, name, home)
     killed = Killed(name, status.state, containers, elsewhere, tuple(others))
     if killed.anything:
-        view.set_status(
-            view.status().model_copy(update={"state": "killed", "workers": (), "master": None, "tasks_unassigned": ()})
-        )
-        event = HistoryEvent(at_ms=SYSTEM_CLOCK.now_ms(), kind="killed", message=containers or "nothing ran here")
-        view.add_history([event])
+        _write_down(view, killed, status.submitted_ms)
     if unsure is not None:
         raise unsure
     return killed
+
+
+def _write_down(view: DataflowView, killed: Killed, submitted_ms: int) -> None:
+    """Say that the dataflow was killed, unless it is being deleted: nobody may start what is half gone. Nor is it said
+    of another one that has its name by now."""
+
+    def change(found: DataflowStatus) -> DataflowStatus | None:
+        if found.state == "deleting" or found.submitted_ms != submitted_ms:
+            return None
+        return found.model_copy(update={"state": "killed", "workers": (), "master": None, "tasks_unassigned": ()})
+
+    with suppress(DataflowNotFound):  # somebody has deleted it
+        if view.change_status(change):
+            message = killed.containers or "nothing ran here"
+            view.add_history([HistoryEvent(at_ms=SYSTEM_CLOCK.now_ms(), kind="killed", message=message)])
 
 
 def wait_for_state(
@@ -236,7 +250,11 @@ def _config(view: DataflowView) -> DataflowConfig | None:
 
 def _workers_elsewhere(view: DataflowView) -> tuple[str, ...]:
     found = []
-    for name in view.workers():
+    try:
+        names = view.workers()
+    except NodeMissing:  # its deletion has come that far
+        return ()
+    for name in names:
         try:
             worker = view.worker(name)
         except NodeMissing:
@@ -283,13 +301,18 @@ def kill_containers(
     raise LauncherError(f"processes of dataflow '{dataflow}' keep coming back: see `scribengin logs {dataflow}`")
 
 
-def forget_containers(registry: str, dataflow: str, home: Path) -> None:
-    """Delete what the containers of a deleted dataflow have left on this machine: their output, their scratch files.
-    What still runs of it is ended, for it can commit nothing any more. Raises LauncherError."""
+def containers_here(registry: str, dataflow: str, home: Path) -> list[ContainerDescriptor]:
+    """The containers that a dataflow has, or had, on this machine. Raises LauncherError."""
     with LocalLauncher(home) as launcher:
-        for container in launcher.all_containers(dataflow):
-            if container.registry == registry:
-                launcher.forget(container)
+        return [one for one in launcher.all_containers(dataflow) if one.registry == registry]
+
+
+def forget_containers(containers: Sequence[ContainerDescriptor], home: Path) -> None:
+    """Delete what the containers of a deleted dataflow have left on this machine: their output, their scratch files.
+    What still runs of them is ended, for it can commit nothing any more. Raises LauncherError."""
+    with LocalLauncher(home) as launcher:
+        for container in containers:
+            launcher.forget(container)
 
 
 def masters_running(registry: str, dataflow: str, home: Path, config: DataflowConfig) -> list[str]:
@@ -343,7 +366,7 @@ def revive(registry: Registry, home: Path) -> list[str]:
         ]
     for name in sorted(set(mine) & set(dataflow_names(registry))):
         view = DataflowView(registry, name)
-        with suppress(DataflowNotFound, DescriptorUnreadable, ConfigInvalid):
+        with suppress(DataflowNotFound, DescriptorUnreadable, ConfigInvalid, DataflowBusy):  # busy: just being deleted
             state = view.status().state
             if state == "deleting" or state in FINAL_STATES or view.config_in_force().value.launcher != "local":
                 continue
@@ -361,9 +384,7 @@ def start_again(view: DataflowView, home: Path, by: str | None = None) -> None:
     """
     status = view.status()
     if status.state == "deleting":
-        raise DataflowBusy(
-            f"the deletion of '{view.dataflow}' was cut short: `scribengin delete {view.dataflow}` ends it"
-        )
+        raise half_deleted(view.dataflow)
     if status.state in FINAL_STATES:
         await_masters_gone(view)
     elif masters(view):

@@ -112,7 +112,7 @@ def stop_for_restart(view: DataflowView) -> None:
 
     Raises DataflowBusy when there is no master to do it, DataflowError when it failed.
     """
-    if view.status().state not in FINAL_STATES and (has_master(view) or view.workers()):
+    if view.status().state not in FINAL_STATES and (has_master(view) or view.has_workers()):
         refuse_without_master(view)
         set_desired_state(view, "stopped")
         status = wait_for_state(view, lambda s: s.state in FINAL_STATES, lambda _: None, asked="stopped")

@@ -1,5 +1,5 @@
 """What stands in the nodes of a dataflow, of its config and of a sink resource, and what is said when a name or a
-resource is taken. Pure."""
+resource is taken, or a dataflow is half gone. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scribengin.dataflow.registry.descriptors import (
     TaskSet,
 )
 from scribengin.dataflow.registry.paths import DataflowPaths
-from scribengin.errors import ConfigInvalid, DataflowExists, ResourceTaken
+from scribengin.errors import ConfigInvalid, DataflowBusy, DataflowExists, ResourceTaken
 from scribengin_registry.contract import Create, Node, Operation
 
 CONFIG_BYTES_MAX = TEXT_BYTES_MAX
@@ -190,6 +190,11 @@ def already_there(dataflow: str) -> DataflowExists:
     return DataflowExists(
         f"dataflow '{dataflow}' exists already: see `scribengin status {dataflow}`, or give this one another name"
     )
+
+
+def half_deleted(dataflow: str) -> DataflowBusy:
+    """The error of whoever would have a dataflow that is `deleting` go on: its positions may be gone."""
+    return DataflowBusy(f"the deletion of '{dataflow}' was cut short: `scribengin delete {dataflow}` ends it")
 
 
 def refuse_taken(resource: str, owner: str, dataflow: str) -> None:

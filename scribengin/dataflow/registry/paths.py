@@ -16,6 +16,8 @@ SOURCES = f"{LOCKS}/sources"
 SINKS = f"{LOCKS}/sinks"
 """Below it every physical sink has its node, and below that every stream."""
 
+_DELETION = "deletion-"
+
 
 @dataclass(frozen=True, slots=True)
 class DataflowPaths:
@@ -74,6 +76,13 @@ class DataflowPaths:
     @property
     def containers(self) -> str:
         return f"{self.root}/containers"
+
+    def deletion(self, mark: str) -> str:
+        """Stands while the dataflow is `deleting`; no other deletion has the same mark."""
+        return f"{self.root}/{_DELETION}{mark}"
+
+    def is_deletion(self, path: str) -> bool:
+        return path.startswith(f"{self.root}/{_DELETION}")
 
     def task_descriptor(self, task: str) -> str:
         return f"{self.task_descriptors}/{node_name(task)}"

@@ -7,7 +7,7 @@ Nothing is decided here. Masters, workers and tools read through it and write th
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -48,15 +48,14 @@ from scribengin.dataflow.registry.descriptors import (
     shortened,
 )
 from scribengin.dataflow.registry.gone_streams import gone_ones, gone_streams
-from scribengin.dataflow.registry.numbers import Numbers, first_numbers, keep_numbers
+from scribengin.dataflow.registry.numbers import Numbers, first_numbers
 from scribengin.dataflow.registry.paths import DataflowPaths
 from scribengin.dataflow.tasks import task_name
 from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable, ResourceTaken
 from scribengin_registry.compare_and_set import LookAgain, compare_and_set, win_race
 from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set, Watch
-from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, VersionConflict
+from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
 
-_DELETE_TRIES = 10
 HISTORY_EVENTS_MAX = 200
 HISTORY_MESSAGE_MAX = 2_000
 OPERATIONS_PER_TRANSACTION_MAX = 200
@@ -87,6 +86,20 @@ def dataflow_names(registry: Registry) -> list[str]:
         return sorted(from_node_name(name) for name in registry.children(paths.DATAFLOWS))
     except NodeMissing:
         return []
+
+
+@dataclass(frozen=True, slots=True)
+class SeenDataflow:
+    """What a dataflow was when somebody looked: any start, and any submission of another one, changes one of these.
+    `head` is None where its deletion has come that far."""
+
+    status: Versioned[DataflowStatus]
+    head: Versioned[PlacementHead] | None
+
+    @property
+    def deleting(self) -> bool:
+        """Whether somebody has begun to delete it."""
+        return self.status.value.state == "deleting"
 
 
 class DataflowView:
@@ -154,19 +167,12 @@ class DataflowView:
         refuse_taken(resource, owner_of_resource(node), self.dataflow)
         return Set(path, json.dumps({"dataflow": self.dataflow, "resource": resource}).encode(), node.version)
 
-    def delete(self) -> None:
-        """Forget the dataflow: its nodes, positions, claims; what its sinks hold stays. Cut short anywhere, it can be
-        called again: until the last step, one transaction, it is `deleting`, and nobody starts what is half gone.
-        """
-        self.set_status(self.status().model_copy(update={"state": "deleting"}))
-        keep_numbers(self.registry, self.dataflow, self.numbers_reached())
-        for path in self._locks():
-            self.registry.delete(path, recursive=True)
-        for _ in range(_DELETE_TRIES - 1):
-            with suppress(NodeMissing, NodeNotEmpty):  # a master that was being started stood, and leaves again
-                self._delete_nodes()
-                return
-        self._delete_nodes()
+    def seen(self) -> SeenDataflow:
+        """What it is just now, for who is to change it only if nothing comes in between. Raises DataflowNotFound."""
+        head = None
+        with suppress(DataflowNotFound):  # its deletion has come that far, or there is none
+            head = self.placement_head()
+        return SeenDataflow(self.status_found(), head)  # after that: a start is seen in one of them
 
     def commit_log_of(self, source: str, stream: str) -> CommitLog | None:
         """That of a source's stream, also if it has no node any more. None: nobody has read it. Raises
@@ -210,7 +216,8 @@ class DataflowView:
         node = self.registry.find(self.paths.placement)
         head = PlacementHead() if node is None else PlacementHead.from_bytes(node.data, path=self.paths.placement)
         epochs = [0]
-        for path in (f"{lock}/{child}" for lock in self._locks() for child in self._children(lock)):
+        streams = (f"{node}/{child}" for node in (*self.sources(), *self.claims()) for child in self._children(node))
+        for path in streams:
             log = self.registry.find(paths.commit_log(path))
             with suppress(DescriptorUnreadable):
                 epochs += [] if log is None else [CommitLog.from_bytes(log.data, path=path).epoch]
@@ -224,22 +231,18 @@ class DataflowView:
     def _gone(self, source: str) -> dict[str, CommitLog]:
         return gone_streams(self.registry, self.dataflow, source)
 
-    def _locks(self) -> Iterator[str]:
-        """The nodes of its sources' and sinks' streams."""
+    def sources(self) -> Iterator[str]:
+        """The nodes of its sources."""
         for child in self._children(paths.SOURCES):
             if paths.reader_of_source(child) == self.dataflow:
                 yield f"{paths.SOURCES}/{child}"
+
+    def claims(self) -> Iterator[str]:
+        """The nodes of its sinks."""
         for child in self._children(paths.SINKS):
             node = self.registry.find(f"{paths.SINKS}/{child}")
             if node is not None and owner_of_resource(node) == self.dataflow:
                 yield f"{paths.SINKS}/{child}"
-
-    def _delete_nodes(self) -> None:
-        nodes = self.paths
-        for path in (nodes.placement, nodes.workers, nodes.task_descriptors, nodes.config_in_force, nodes.master):
-            if self.registry.find(path) is not None:
-                self.registry.delete(path, recursive=True)
-        self.registry.commit([Delete(path) for path in self._subtree(self.paths.root)])
 
     def config(self, watch: Watch | None = None) -> Versioned[DataflowConfig]:
         """The config as it stands now, with the version of its node. Raises DataflowNotFound, ConfigInvalid (a bad
@@ -320,9 +323,27 @@ class DataflowView:
         """What the master last said. Raises DataflowNotFound."""
         return DataflowStatus.from_bytes(self._node(self.paths.status, watch).data, path=self.paths.status)
 
+    def status_found(self) -> Versioned[DataflowStatus]:
+        """The same, with the version of its node."""
+        node = self._node(self.paths.status)
+        return Versioned(DataflowStatus.from_bytes(node.data, path=self.paths.status), node.version)
+
     def set_status(self, status: DataflowStatus) -> None:
-        """For the master, and for whoever ends a dataflow that has none."""
+        """Whatever stands there. Whoever does not know that nobody deletes the dataflow just now changes it instead."""
         self.registry.set(self.paths.status, status.to_bytes())
+
+    def change_status(self, change: Callable[[DataflowStatus], DataflowStatus | None]) -> bool:
+        """Replace the status by what `change` makes of it, which is asked anew while others change it; None: it stays.
+        Returns whether it was replaced. Raises DataflowNotFound, and what `change` raises."""
+
+        def attempt() -> bool:
+            found = self.status_found()
+            changed = change(found.value)
+            if changed is not None:
+                self.registry.set(self.paths.status, changed.to_bytes(), found.version)
+            return changed is not None
+
+        return win_race(attempt, races=(VersionConflict, NodeMissing))
 
     def history(self) -> History:
         """The last events, oldest first. Raises DataflowNotFound."""
@@ -423,6 +444,10 @@ class DataflowView:
     def workers(self, watch: Watch | None = None) -> list[str]:
         """The names of the workers that have registered and were not removed, dead or alive."""
         return [from_node_name(child) for child in self.registry.children(self.paths.workers, watch)]
+
+    def has_workers(self) -> bool:
+        """Whether any has registered and was not removed. None has where the deletion has come that far."""
+        return bool(self._children(self.paths.workers))
 
     def worker(self, name: str) -> WorkerDescriptor:
         """One worker's descriptor. Raises NodeMissing."""

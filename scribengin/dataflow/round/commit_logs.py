@@ -259,10 +259,19 @@ class TaskCommitLogs:
                 )
             operations.insert(0, Delete(path, node.version))
         elif self._registry.find(stream) is None:
-            with failpoint("ownership.create"):
-                self._registry.create(stream, parents=True)
+            self._make(stream)
         with self._as_member(), failpoint("ownership.lock"):
             self._registry.commit([*operations, *self._standing()])
+
+    def _make(self, stream: str) -> None:
+        """The stream's node and what is missing above it. Where the dataflow was deleted nobody would remove them."""
+        missing: list[str] = []
+        path = stream
+        while path and self._registry.find(path) is None:
+            missing.insert(0, path)
+            path = path.rpartition("/")[0]
+        with self._as_member(), failpoint("ownership.create"):
+            self._registry.commit([*map(Create, missing), *self._standing()])
 
     def _fence(self) -> None:
         """Rewrite every commit log with a higher epoch and this owner's name, in one version-checked transaction."""

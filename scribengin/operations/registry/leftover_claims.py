@@ -49,7 +49,8 @@ def claim_remains(registry: Registry, claim: str, owner: str, namespaces: Sequen
                 found = remains_of(registry, resource, node, stream)
                 files += [found] if found.strays else []
                 if found.awaited is not None:
-                    return ClaimRemains(tuple(files), (found.awaited, f"submit '{owner}' again, which ends it"))
+                    who = f"submit '{owner}' again" if owner else "have a dataflow write there again"
+                    return ClaimRemains(tuple(files), (found.awaited, f"{who}, which ends it"))
             elif (awaited := _awaited_by_log(registry, resource, node, stream, namespaces)) is not None:
                 return ClaimRemains(tuple(files), awaited)
     except (ScribenginError, OSError) as error:

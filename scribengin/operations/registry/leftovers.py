@@ -21,7 +21,7 @@ from scribengin.base.model import from_node_name
 from scribengin.connectors.log.reaching import open_namespace
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import owner_of_resource
-from scribengin.dataflow.registry.view import DataflowView, dataflow_names
+from scribengin.dataflow.registry.view import OPERATIONS_PER_TRANSACTION_MAX, DataflowView, dataflow_names
 from scribengin.dataflow.round.checkpoints import (
     OUT_OF_REACH,
     Checkpoints,
@@ -41,7 +41,8 @@ from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogDescriptor, LogNamespace, NamespaceDescriptor, RetentionHold
 from scribengin.operations.chain.registry import chain_names, get_chain
 from scribengin.operations.registry.leftover_claims import asked_for, claim_remains, next_step_of, unclaimed_files
-from scribengin_registry.contract import Registry
+from scribengin_registry.compare_and_set import RACES
+from scribengin_registry.contract import Check, Delete, Node, Operation, Registry
 from scribengin_registry.errors import NodeMissing
 
 SETTLED_S = 3600.0
@@ -69,7 +70,7 @@ class Leftover:
 
 def leftovers(registry: Registry, home: Path, clock: Clock = SYSTEM_CLOCK) -> Iterator[Leftover]:
     """Everything of this registry, of its log stores and of this machine that belongs to nobody. Changes nothing."""
-    yield from _of_dataflows(registry)
+    yield from _of_dataflows(registry, clock.now_ms() / 1000)
     for path, files in unclaimed_files(registry, home):
         step = "nobody can say whether they were committed: keep what you need of them, and remove the rest by hand"
         yield Leftover("unclaimed files", f"{files} below {path}, which no claim names", next_step=step)
@@ -94,23 +95,19 @@ def namespaces(
             yield from namespaces(registry, child, depth - 1)
 
 
-def _of_dataflows(registry: Registry) -> Iterator[Leftover]:
+def _of_dataflows(registry: Registry, now_s: float) -> Iterator[Leftover]:
     """Positions and claims of dataflows that are not there, and dataflows that are half deleted."""
     sources = {child: paths.reader_of_source(child) for child in _children(registry, paths.SOURCES)}
-    sinks: dict[str, str] = {}
-    for child in _children(registry, paths.SINKS):
-        node = registry.find(f"{paths.SINKS}/{child}")
-        if node is not None and (owner := owner_of_resource(node)):
-            sinks[child] = owner
+    claims = {path: registry.find(path) for path in (f"{paths.SINKS}/{c}" for c in _children(registry, paths.SINKS))}
     there = dataflow_names(registry)
     for child, owner in sources.items():
         if owner not in there:
             remove = partial(_delete, registry, f"{paths.SOURCES}/{child}")
             yield Leftover("positions", f"{from_node_name(child)}, of dataflow '{owner}', which is not there", remove)
     logs = [path for path, _ in namespaces(registry)]
-    for child, owner in sinks.items():
-        if owner not in there:
-            yield from _of_claim(registry, f"{paths.SINKS}/{child}", owner, logs)
+    for path, node in claims.items():
+        if node is not None and not _is_owned(registry, path, node, there, now_s):
+            yield from _of_claim(registry, path, node, logs)
     for name in there:
         with suppress(DataflowNotFound, DescriptorUnreadable):
             if DataflowView(registry, name).status().state == "deleting":
@@ -121,26 +118,69 @@ def _of_dataflows(registry: Registry) -> Iterator[Leftover]:
                 )
 
 
-def _of_claim(registry: Registry, claim: str, owner: str, logs: Sequence[str]) -> Iterator[Leftover]:
+def _is_owned(registry: Registry, claim: str, node: Node, there: Sequence[str], now_s: float) -> bool:
+    """Whether a dataflow that is there has the sink. Where the node names none, a chain may be about to start it; and
+    one that has written there has it still, whoever has harmed the node."""
+    owner = owner_of_resource(node)
+    if owner:
+        return owner in there
+    if now_s - node.modified_ms / 1000 < SETTLED_S:
+        return True
+    logs = [paths.commit_log(f"{claim}/{child}") for child in _children(registry, claim)]
+    with suppress(DescriptorUnreadable):  # that is told
+        written = [CommitLog.from_bytes(log.data, path=claim) for log in registry.find_all(logs) if log is not None]
+        return any(log.dataflow in there for log in written)
+    return False
+
+
+def _of_claim(registry: Registry, claim: str, node: Node, logs: Sequence[str]) -> Iterator[Leftover]:
     """The sink of a dataflow that is not there: files that it never output, then, if nothing waits there, the claim."""
+    owner = owner_of_resource(node)
     remains = claim_remains(registry, claim, owner, logs)
-    if owner in dataflow_names(registry):
-        return  # it was submitted again meanwhile
-    gone = f"of dataflow '{owner}', which is not there"
+    if not _is_unclaimed(registry, claim, node):
+        return  # somebody has it now
+    gone = f"of dataflow '{owner}', which is not there" if owner else "which names no dataflow"
     for found in remains.files:
-        remove = partial(_unless_back, registry, owner, found.remove_strays)
+        remove = partial(_unless_claimed, registry, claim, node, found.remove_strays)
         yield Leftover("staged files", f"{len(found.strays)} in {found.directory}, {gone}", remove)
     what = f"{from_node_name(claim.rpartition('/')[2])}, {gone}"
     if remains.awaited is None:
-        yield Leftover("claim", what, partial(_unless_back, registry, owner, partial(_delete, registry, claim)))
+        yield Leftover("claim", what, partial(_delete_claim, registry, claim, node))
     else:
         why, next_step = remains.awaited
         yield Leftover("claim", f"{what}; {why}", next_step=next_step)
 
 
-def _unless_back(registry: Registry, dataflow: str, remove: Callable[[], object]) -> None:
-    if dataflow not in dataflow_names(registry):
+def _is_unclaimed(registry: Registry, claim: str, seen: Node) -> bool:
+    found = registry.find(claim)
+    same = found is not None and found.version == seen.version
+    return same and owner_of_resource(seen) not in dataflow_names(registry)
+
+
+def _unless_claimed(registry: Registry, claim: str, seen: Node, remove: Callable[[], object]) -> None:
+    if _is_unclaimed(registry, claim, seen):
         remove()
+
+
+def _delete_claim(registry: Registry, claim: str, seen: Node) -> None:
+    """Unless somebody has claimed the sink: each of the transactions holds that the node is as it was seen."""
+    if _is_unclaimed(registry, claim, seen):
+        _delete_holding(registry, claim, [Check(claim, seen.version)])
+
+
+def _delete_holding(registry: Registry, path: str, held: Sequence[Operation]) -> None:
+    """Delete a node and all below it, as long as those operations can be applied, too. What then stays, because
+    somebody has come, or was as quick, is found the next time if it is nobody's still."""
+    gone = list(_deepest_first(registry, path))
+    with suppress(*RACES):
+        for start in range(0, len(gone), OPERATIONS_PER_TRANSACTION_MAX):
+            registry.commit([*held, *map(Delete, gone[start : start + OPERATIONS_PER_TRANSACTION_MAX])])
+
+
+def _deepest_first(registry: Registry, path: str) -> Iterator[str]:
+    for child in _children(registry, path):
+        yield from _deepest_first(registry, f"{path}/{child}")
+    yield path
 
 
 def _checkpoints(registry: Registry, home: Path, now_s: float) -> Iterator[Leftover]:

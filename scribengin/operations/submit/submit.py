@@ -18,7 +18,8 @@ from scribengin.dataflow.containers import master_request
 from scribengin.dataflow.edits import plan_edit
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
-from scribengin.dataflow.registry.descriptors import FINAL_STATES, Origin
+from scribengin.dataflow.registry.config_node import half_deleted
+from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowStatus, Origin
 from scribengin.dataflow.registry.numbers import keep_numbers
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, new_master_name
@@ -81,22 +82,28 @@ def launch_master(
     """Launch one more master: for a dataflow that has lost all of them, or that has ended and is to go on.
 
     What its config desires is what it will do; an ended one counts as starting again. Raises DataflowNotFound,
-    LauncherError.
+    DataflowBusy (it is being deleted), LauncherError.
     """
     view = DataflowView(registry, dataflow)
     config = _next_config(view)
     name = new_master_name(view)
-    status = view.status()
-    if status.state in FINAL_STATES:
-        view.set_status(status.model_copy(update={"state": "starting", "error": None, "tasks": ()}))
+    view.change_status(_starting_again)
     with launching_place(config, home, clock) as place:
         return place.launch(master_request(config, name, registry.hosts, home, standbys))
+
+
+def _starting_again(status: DataflowStatus) -> DataflowStatus | None:
+    if status.state == "deleting":
+        raise half_deleted(status.dataflow)
+    if status.state not in FINAL_STATES:
+        return None
+    return status.model_copy(update={"state": "starting", "error": None, "tasks": ()})
 
 
 def _next_config(view: DataflowView) -> DataflowConfig:
     """What the next master will go by: the config as it was edited, or the one in force if it would refuse that."""
     in_force, edited = view.config_in_force().value, view.config_to_edit().value
-    refused = plan_edit(in_force, edited, running=bool(view.workers())).refusal
+    refused = plan_edit(in_force, edited, running=view.has_workers()).refusal
     return edited if refused is None else in_force
 
 

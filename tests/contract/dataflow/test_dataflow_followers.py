@@ -13,6 +13,7 @@ from scribengin.connectors.log.holds import Holds
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.followers import Followers
 from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.deletion import delete_nodes
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
@@ -113,7 +114,7 @@ def test_what_readers_have_made_of_it_must_be_read_too(chain: Chain) -> None:
 
 def test_a_reader_that_was_deleted_holds_up_nobody(chain: Chain) -> None:
     chain.write("a/0", 5)
-    DataflowView(chain.registry, "second").delete()
+    delete_nodes(DataflowView(chain.registry, "second"))
     assert chain.followers(task(0)).unread() == ()
 
 

@@ -3,16 +3,19 @@ of the first one is taken for its own."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from scribengin.base.commit_log import CommitLog
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.deletion import delete_nodes
 from scribengin.dataflow.registry.descriptors import PlacementHead, WorkerDescriptor
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.dataflow.round.commit_logs import TaskCommitLogs
 from scribengin.errors import StaleOwner
-from scribengin_registry.contract import Registry
+from scribengin_registry.contract import Operation, Registry
 
 RESOURCE = "log:/logs/late"
 
@@ -56,7 +59,7 @@ def test_names_generations_and_epochs_go_on_where_the_deleted_dataflow_ended(reg
     view.commit_placement(Versioned(used, head.version), [])
     for _ in range(8):
         last = owned(view, "worker-1/e", 5).epoch
-    view.delete()
+    delete_nodes(view)
     again = head_of(submitted(registry))
     assert (again.next_worker, again.next_master, again.next_generation) == (4, 4, last + 1)
     assert (again.first_worker, again.first_master, again.first_generation) == (4, 3, last + 1)
@@ -77,7 +80,7 @@ def test_another_dataflow_that_writes_the_same_sink_begins_with_names_of_its_own
     head = view.placement_head()
     used = head.value.model_copy(update={"next_worker": 4, "next_generation": 6})
     view.commit_placement(Versioned(used, head.version), [])
-    view.delete()
+    delete_nodes(view)
     other = head_of(submitted(registry, "other"))
     assert (other.next_worker, other.next_generation) == (1, 6)
 
@@ -91,10 +94,10 @@ def test_a_deletion_between_the_look_and_the_submission_counts(
     commit = type(registry).commit
     deleted: list[DataflowView] = []
 
-    def late(one: Registry, operations: object) -> object:
+    def late(one: Registry, operations: Sequence[Operation]) -> object:
         if not deleted:
             deleted.append(gone)
-            gone.delete()
+            delete_nodes(gone)
         return commit(one, operations)
 
     monkeypatch.setattr(type(registry), "commit", late)
@@ -109,7 +112,7 @@ def test_an_orphan_of_the_deleted_dataflow_neither_takes_nor_commits_anything_of
     view = submitted(registry)
     orphan = owned(view, "worker-1/e", 1, registered(view, "worker-1"))
     orphan.begin({log: {"at": 0} for log in orphan.logs if "sources" in log})
-    view.delete()
+    delete_nodes(view)
     view = submitted(registry)
     generation = head_of(view).next_generation
     owner = owned(view, "worker-2/e", generation, registered(view, "worker-2"))
@@ -127,7 +130,7 @@ def test_an_orphan_of_the_deleted_dataflow_neither_takes_nor_commits_anything_of
 def test_an_orphan_that_is_faster_than_the_new_owner_makes_nothing(registry: Registry) -> None:
     view = submitted(registry)
     orphan = owned(view, "worker-1/e", 1, registered(view, "worker-1"))
-    view.delete()
+    delete_nodes(view)
     view = submitted(registry)
     with pytest.raises(StaleOwner, match="worker-1 is gone"):
         orphan.take()

@@ -11,6 +11,7 @@ import pytest
 from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.deletion import delete_nodes
 from scribengin.dataflow.registry.descriptors import (
     HistoryEvent,
     PlacementHead,
@@ -72,7 +73,7 @@ def test_a_sink_that_another_dataflow_owns_is_refused_and_nothing_is_created(vie
 def test_a_deleted_dataflow_leaves_neither_positions_nor_claims(view: DataflowView) -> None:
     view.registry.create(paths.commit_log(view.paths.source_stream("flights", "flights/0")), parents=True)
     view.registry.create(paths.commit_log(paths.sink_stream(RESOURCE, "late/0")), parents=True)
-    view.delete()
+    delete_nodes(view)
     assert tree(view.registry, paths.ROOT) == [
         "/scribengin",
         "/scribengin/dataflows",
@@ -89,21 +90,21 @@ def test_a_deletion_that_was_cut_short_is_seen_and_can_be_brought_to_its_end(
     view: DataflowView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view.registry.create(paths.commit_log(view.paths.source_stream("flights", "flights/0")), parents=True)
-    deletes: list[str] = []
-    delete = type(view.registry).delete
+    steps: list[Sequence[Operation]] = []
+    commit = type(view.registry).commit
 
-    def dying(registry: Any, path: str, *args: Any, **options: Any) -> None:
-        if len(deletes) == 3:
+    def dying(registry: Registry, operations: Sequence[Operation]) -> object:
+        if len(steps) == 3:
             raise SystemExit
-        deletes.append(path)
-        delete(registry, path, *args, **options)
+        steps.append(operations)
+        return commit(registry, operations)
 
-    monkeypatch.setattr(type(view.registry), "delete", dying)
+    monkeypatch.setattr(type(view.registry), "commit", dying)
     with pytest.raises(SystemExit):
-        view.delete()
+        delete_nodes(view)
     monkeypatch.undo()
     assert view.status().state == "deleting"
-    view.delete()
+    delete_nodes(view)
     assert dataflow_names(view.registry) == []
 
 
@@ -119,7 +120,7 @@ def test_masters_that_come_and_go_meanwhile_do_not_keep_a_dataflow_from_being_de
         return commit(registry, operations)
 
     monkeypatch.setattr(type(view.registry), "commit", crowded)
-    view.delete()
+    delete_nodes(view)
     assert (standing, dataflow_names(view.registry)) == ([], [])
 
 

@@ -12,6 +12,7 @@ import pytest
 from scribengin.base.commit_log import CommitLog, Decision, QueryBatch, resolve_prepared
 from scribengin.dataflow.registry import gone_streams as gone
 from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.deletion import delete_nodes
 from scribengin.dataflow.registry.gone_streams import GoneStreamsPage, gone_streams, put_together
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.commit_logs import TaskCommitLogs
@@ -427,7 +428,7 @@ def test_what_is_of_a_dataflow_that_was_submitted_again_meanwhile_is_not_put_tog
     """All versions are what they were."""
 
     def begins_anew() -> None:
-        view.delete()
+        delete_nodes(view)
         again = submitted(view.registry)
         registered(again, "worker-2")
         owner = owned(again, "worker-2/e/1", again.placement_head().value.next_generation)
@@ -531,6 +532,6 @@ def test_epochs_of_streams_that_are_gone_count_when_the_dataflow_is_deleted(view
         last = read(view, "P0")
     together(view)
     view.registry.delete(paths.commit_log(paths.sink_stream(RESOURCE, "task-0")))
-    view.delete()
+    delete_nodes(view)
     assert submitted(view.registry).placement_head().value.next_generation == last.epoch + 1
     assert gone_streams(view.registry, view.dataflow, "flights") == {}

@@ -17,6 +17,7 @@ import pytest
 
 from scribengin.connectors.kafka.sink.sink import KafkaSink
 from scribengin.connectors.kafka.sink.transaction import REFRESH_AFTER_S
+from scribengin.dataflow.registry.deletion import delete_nodes
 from scribengin.dataflow.registry.view import Versioned
 from scribengin.errors import ConfigInvalid, DecisionMissing, RecoveryRefused, StaleOwner
 from scribengin.log import LogNamespace
@@ -211,7 +212,7 @@ def test_a_prepared_round_is_brought_to_its_end_before_a_dataflow_is_deleted(
     source = view.paths.source_stream("in", "in/0") + "/commit-log"
     assert json.loads(flow.registry.get(source).data)["round"] == rounds
     assert [flow.seen(sink) for sink in ("log", "out")] == [flow.expected(s)[: 10 * rounds] for s in ("log", "out")]
-    view.delete()
+    delete_nodes(view)
 
 
 def test_another_task_does_not_bring_a_prepared_round_to_its_end(flow: Flow) -> None:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.dataflow.registry.view import DataflowView, dataflow_names
+from scribengin.dataflow.registry.deletion import delete_nodes, mark_deleting
+from scribengin.dataflow.registry.descriptors import PlacementHead
+from scribengin.dataflow.registry.view import DataflowView, Versioned, dataflow_names
 from scribengin.errors import DataflowNotFound
 from scribengin.master.leadership import Ending, Leadership
 from scribengin.testing.chaos_proxy import ChaosProxy
@@ -226,6 +228,27 @@ def test_a_master_that_comes_up_while_its_dataflow_is_deleted_leads_nothing(
     assert (view.placement_head(), view.status().state) == (before, "deleting")
 
 
+def test_a_master_that_has_looked_just_before_its_dataflow_was_deleted_leads_nothing(
+    server: EmbeddedZooKeeper, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_all(registry, ["looked"], tmp_path, STREAMS, "/looked-logs")
+    view = DataflowView(registry, "looked")
+    is_over = Leadership._is_over
+    heads: list[Versioned[PlacementHead]] = []
+
+    def then_deleted(leadership: Leadership) -> bool:
+        over = is_over(leadership)
+        if not heads:
+            mark_deleting(view, view.seen())
+            heads.append(view.placement_head())
+        return over
+
+    monkeypatch.setattr(Leadership, "_is_over", then_deleted)
+    with led_by_masters(server.hosts, ["looked"], tmp_path / "home") as led:
+        assert led.masters[0].result(LIMIT_S) is Ending.OVER
+    assert ([view.placement_head()], view.status().state) == (heads, "deleting")
+
+
 def test_a_master_whose_dataflow_is_deleted_as_it_stands_for_election_says_so_and_makes_nothing(
     server: EmbeddedZooKeeper, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,7 +256,7 @@ def test_a_master_whose_dataflow_is_deleted_as_it_stands_for_election_says_so_an
     volunteer = Election.volunteer
 
     def late(election: Election, listener: Callable[[CandidateState], None]) -> None:
-        DataflowView(registry, "gone").delete()
+        delete_nodes(DataflowView(registry, "gone"))
         volunteer(election, listener)
 
     monkeypatch.setattr(Election, "volunteer", late)

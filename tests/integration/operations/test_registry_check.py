@@ -19,12 +19,14 @@ from scribengin.connectors.log.holds import Holds
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import as_json
+from scribengin.dataflow.registry.deletion import delete_nodes
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import StoreUnreachable
 from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
 from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogConfig, LogNamespace, RetentionHold
+from scribengin.operations import delete
 from scribengin.operations.registry.leftovers import SETTLED_S, leftovers
 from scribengin.operations.submit.origins import remember_origin
 from scribengin.testing.failpoints import at_failpoint
@@ -244,6 +246,34 @@ def test_a_claim_whose_log_was_left_unfinished_stays_until_the_log_is_ended(
     assert registry.find(claim) is None
 
 
+def test_a_claim_that_names_no_dataflow_is_found_once_it_has_settled(registry: Registry, home: Path) -> None:
+    """A worker that lived through its dataflow's deletion had left such a node."""
+    claim = paths.sink_resource("log:/deep/er/logs/out")
+    log = CommitLog(dataflow="gone", task="task-0", owner="worker-1/e", generation=1, epoch=1, round=1)
+    registry.create(f"{claim}/0/commit-log", log.to_bytes(), parents=True)
+    assert not list(leftovers(registry, home)), "it is younger than an hour: a chain may be about to claim it"
+    assert found(registry, home) == {"claim": ["claim: log:/deep/er/logs/out, which names no dataflow"]}
+    DataflowView(registry, "gone").submit(flow("gone"), [], SYSTEM_CLOCK.now_ms())
+    assert found(registry, home) == {}, "a dataflow that is there has written there: somebody has harmed the node"
+    delete_nodes(DataflowView(registry, "gone"))
+    repaired(registry, home)
+    assert registry.find(claim) is None
+
+
+def test_a_claim_that_named_no_dataflow_stays_once_it_names_one(registry: Registry, files: Files, home: Path) -> None:
+    registry.set(files.claim, b"")
+    files.stage("1")
+    suspects = [one for one in leftovers(registry, home, Later()) if one.remove is not None]
+    assert sorted(one.kind for one in suspects) == ["claim", "staged files"]
+    DataflowView(registry, "other").submit(flow("other"), [files.sink.resource], SYSTEM_CLOCK.now_ms())
+    before = whole_tree(registry)
+    for one in suspects:
+        assert one.remove is not None
+        one.remove()
+    assert whole_tree(registry) == before
+    assert files.below("staged") == 1
+
+
 class Files:
     """A file sink whose dataflow is not there any more."""
 
@@ -386,13 +416,35 @@ def test_nothing_is_removed_of_a_dataflow_that_came_back_meanwhile(
     assert (files.below("staged"), registry.find(files.claim) is None) == (1, False)
 
 
+def test_what_runs_of_a_dataflow_that_was_submitted_again_at_once_is_not_ended_with_the_deleted_one(
+    registry: Registry, launcher: LocalLauncher, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = "import threading; threading.Event().wait()"
+    view = DataflowView(registry, "gone")
+    view.submit(flow("gone"), [], SYSTEM_CLOCK.now_ms())
+    view.set_status(view.status().model_copy(update={"state": "stopped"}))
+    old = ran(launcher, registry.hosts, "gone", waits)
+    new: list[ContainerDescriptor] = []
+
+    def at_once(there: DataflowView, mark: str) -> None:
+        delete_nodes(there, mark)
+        view.submit(flow("gone"), [], SYSTEM_CLOCK.now_ms())
+        new.append(ran(launcher, registry.hosts, "gone", waits))
+
+    monkeypatch.setattr(delete, "delete_nodes", at_once)
+    delete.delete_dataflow(view, force=True)
+    assert not Path(old.directory).exists()
+    assert [launcher.poll(container) for container in new] == [None]
+    assert Path(new[0].directory).exists()
+
+
 def test_the_numbers_of_a_deleted_dataflow_are_no_leftover(registry: Registry, home: Path) -> None:
     """They are what keeps a process of it, that nobody could reach, from being taken for one of the next dataflow of
     that name. So they stay for good, however long it is gone."""
     view = DataflowView(registry, "gone")
     view.submit(flow("gone"), [], SYSTEM_CLOCK.now_ms())
     before = view.numbers_reached()
-    view.delete()
+    delete_nodes(view)
     assert registry.find(paths.numbers_of_name("gone")) is not None
     assert found(registry, home) == {}
     repaired(registry, home)

@@ -16,6 +16,7 @@ from textual.binding import Binding
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
+from scribengin.dataflow.registry.deletion import delete_nodes
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ConfigInvalid
 from scribengin.launcher.contract import ContainerRequest
@@ -313,7 +314,7 @@ def test_new_values_leave_the_cursor_where_it_is_and_dataflows_come_and_go(regis
         watched.put(registry, "a_new_one", [watched.task(0)])
         await until(pilot, lambda: len(rows(app, "#flows")) == 4)
         assert "heat_alarm" in shown(app, "#detail")
-        DataflowView(registry, "heat_alarm").delete()
+        delete_nodes(DataflowView(registry, "heat_alarm"))
         await until(pilot, lambda: len(rows(app, "#flows")) == 3)
         await until(pilot, lambda: "heat_alarm" not in shown(app, "#detail"))
 
@@ -324,7 +325,7 @@ def test_what_goes_wrong_is_said_above_and_the_last_picture_stays(registry: Regi
     watched.put(registry, "hot", [watched.task(0)])
 
     async def play(app: MonitorApp, pilot: Pilot[None]) -> None:
-        DataflowView(registry, "hot").delete()
+        delete_nodes(DataflowView(registry, "hot"))
         await until(pilot, lambda: "there is no dataflow 'hot'" in shown(app, "#trouble"))
         assert rows(app, "#flows")[0][0] == "hot"
         watched.put(registry, "hot", [watched.task(0)])

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.dataflow.registry.deletion import delete_nodes
 from scribengin.dataflow.registry.descriptors import EdgeRates, HistoryEvent
 from scribengin.dataflow.registry.edit_log import write_edit
 from scribengin.dataflow.registry.view import DataflowView
@@ -91,7 +92,7 @@ def test_graph_and_table_show_who_feeds_whom_live(browser: Browser, registry: Re
         expect(edge.get_by_text("lag ?")).to_have_count(1)
         watched.put(registry, "a_new_one", [watched.task(0)], reads="late-counts")
         expect(page.locator(".flow-node")).to_have_count(6)
-        DataflowView(registry, "a_new_one").delete()
+        delete_nodes(DataflowView(registry, "a_new_one"))
         expect(page.locator(".flow-node")).to_have_count(5)
 
 

@@ -11,7 +11,7 @@ import pytest
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.registry.descriptors import DataflowState
-from scribengin.dataflow.registry.view import DataflowView, dataflow_names
+from scribengin.dataflow.registry.view import DataflowView, SeenDataflow, dataflow_names
 from scribengin.errors import ContainerUnreachable, DataflowBusy, ScribenginError, SystemUnreachable
 from scribengin.log import LogNamespace
 from scribengin.operations import delete as deleting
@@ -156,10 +156,10 @@ def test_what_is_not_deleted_because_one_before_it_could_not_be_is_named(
         put(registry, name, "stopped", led=False)
     real = deleting.finish_rounds
 
-    def fails(view: DataflowView) -> None:
+    def fails(view: DataflowView, *, seen: SeenDataflow) -> SeenDataflow:
         if view.dataflow == "b":
             raise DataflowBusy("b cannot be finished")
-        real(view)
+        return real(view, seen=seen)
 
     monkeypatch.setattr(deleting, "finish_rounds", fails)
     assert cli.run(["delete", "a", "b", "c", "d"]) == 2

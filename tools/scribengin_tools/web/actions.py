@@ -74,7 +74,7 @@ class WebActions:
         try:
             config = from_yaml(view.registry, text, found.value)
             checked["difference"] = _difference(as_yaml(found.value), as_yaml(config))
-            plan = plan_edit(found.value, config, running=bool(view.workers()))
+            plan = plan_edit(found.value, config, running=view.has_workers())
             checked |= {"changes": list(plan.changes), "actions": list(plan.actions)}
             refuse_invalid(view, config)
             refuse_unmeant(view, found.value, config)
