@@ -6,13 +6,12 @@ reads their output; and a registry watch that can be waited for.
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -37,6 +36,7 @@ from scribengin.errors import (
     DataflowNotFound,
     DescriptorUnreadable,
     LauncherError,
+    ScribenginError,
 )
 from scribengin.launcher.contract import ContainerDescriptor
 from scribengin.launcher.local.launcher import LocalLauncher, scribengin_home
@@ -54,13 +54,15 @@ _ROUNDS_MAX = 20
 @dataclass(frozen=True, slots=True)
 class Killed:
     """What was killed: `containers` are for people, `elsewhere` names workers of other machines that
-    may still run, `other_registries` those for which a dataflow of that name runs here."""
+    may still run, `other_registries` those for which a dataflow of that name runs here. `state_before` is None where
+    nobody can read it; `unreadable` says which nodes nobody can."""
 
     dataflow: str
-    state_before: DataflowState
+    state_before: DataflowState | None
     containers: str
     elsewhere: tuple[str, ...]
     other_registries: tuple[str, ...]
+    unreadable: tuple[str, ...] = ()
 
     @property
     def anything(self) -> bool:
@@ -80,6 +82,8 @@ class Killed:
             )
         if self.state_before == "deleting":
             line += f"; its deletion was cut short: `scribengin delete {self.dataflow}` ends it"
+        if self.unreadable:
+            line += f"; what could not be read is left as it is: {'; '.join(self.unreadable)}"
         return line
 
 
@@ -103,15 +107,20 @@ def set_desired_state(view: DataflowView, wanted: DesiredState, by: str | None =
 
 def kill_dataflow(registry: Registry, name: str, home: Path) -> Killed:
     """End every process of a dataflow on this machine, or its applications on YARN, now. What was not committed is
-    redone when it runs again.
+    redone when it runs again. Whatever stands in its nodes, or does not: where nobody can read its config, it is taken
+    for one of this machine.
 
     Raises DataflowNotFound, LauncherError; ContainerUnreachable once all that could be done is done.
     """
-    view = DataflowView(registry, name)
-    status = view.status()
-    config = _config(view)
+    view, damage = DataflowView(registry, name), _Damage()
+    status: DataflowStatus | None = None
+    config: DataflowConfig | None = None
+    with damage.told():
+        status = view.status()
+    with damage.told(ConfigInvalid), suppress(DataflowNotFound):  # its deletion was cut short just there
+        config = view.config_in_force().value
     elsewhere = _workers_elsewhere(view) if config is None or config.launcher == "local" else ()
-    with contextlib.suppress(ConfigInvalid, DataflowNotFound):  # killing must be possible whatever stands there, or not
+    with damage.told(DataflowBusy), suppress(ConfigInvalid, DataflowNotFound):
         set_desired_state(view, "stopped")  # or a master on another machine would start everything anew
     unsure: ContainerUnreachable | None = None
     try:
@@ -119,12 +128,36 @@ def kill_dataflow(registry: Registry, name: str, home: Path) -> Killed:
     except ContainerUnreachable as error:
         containers, unsure = str(error), error
     others = running_for_other_registries(registry.hosts, name, home)
-    killed = Killed(name, status.state, containers, elsewhere, tuple(others))
-    if killed.anything:
-        _write_down(view, killed, status.submitted_ms)
+    killed = Killed(name, None if status is None else status.state, containers, elsewhere, tuple(others))
+    if status is not None and killed.anything and (config is not None or containers):
+        with damage.told():
+            _write_down(view, killed, status.submitted_ms)
+    killed = replace(killed, unreadable=damage.lines)
     if unsure is not None:
         raise unsure
     return killed
+
+
+class _Damage:
+    """What of a dataflow cannot be read, each thing once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, None] = {}
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """For people."""
+        return tuple(self._found)
+
+    @contextmanager
+    def told(self, *besides: type[ScribenginError]) -> Iterator[None]:
+        """Around what is not done then: an unreadable node, and these."""
+        try:
+            yield
+        except ScribenginError as error:
+            if not isinstance(error, (DescriptorUnreadable, *besides)):
+                raise
+            self._found[str(error)] = None
 
 
 def _write_down(view: DataflowView, killed: Killed, submitted_ms: int) -> None:
@@ -240,14 +273,6 @@ def await_masters_gone(view: DataflowView) -> None:
             changed.wait(_LOOK_S)
 
 
-def _config(view: DataflowView) -> DataflowConfig | None:
-    """What its masters go by, unless its deletion was cut short just there."""
-    try:
-        return view.config_in_force().value
-    except DataflowNotFound:
-        return None
-
-
 def _workers_elsewhere(view: DataflowView) -> tuple[str, ...]:
     found = []
     try:
@@ -256,11 +281,13 @@ def _workers_elsewhere(view: DataflowView) -> tuple[str, ...]:
         return ()
     for name in names:
         try:
-            worker = view.worker(name)
+            host = view.worker(name).host
         except NodeMissing:
             continue
-        if worker.host != socket.gethostname() and view.lives(name):
-            found.append(f"{name} on {worker.host}")
+        except DescriptorUnreadable:
+            host = "a machine that nobody can read"
+        if host != socket.gethostname() and view.lives(name):
+            found.append(f"{name} on {host}")
     return tuple(found)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from scribengin.dataflow.registry.paths import DataflowPaths
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.errors import ChainNotFound, ConfigInvalid, DataflowExists
+from scribengin.errors import ChainNotFound, ConfigInvalid, DataflowExists, DescriptorUnreadable
 from scribengin.operations.chain.registry import ChainDescriptor, find_chain, get_chain, refuse_reserved
 from scribengin_registry.contract import Registry
 
@@ -49,16 +50,16 @@ class Meant:
 
 
 def all_meant(registry: Registry, names: Sequence[str]) -> list[Meant]:
-    """What several names mean, looked at before anything is done to one of them. Raises ChainNotFound, DataflowNotFound
-    and DescriptorUnreadable as its status does, and ConfigInvalid for what is no name, and where two mean the same
-    dataflow."""
+    """What several names mean, looked at before anything is done to one of them. Raises ChainNotFound,
+    DataflowNotFound, and ConfigInvalid for what is no name, and where two mean the same dataflow."""
     found: list[Meant] = []
     by_dataflow: dict[str, str] = {}
     for name in names:
         chain = chain_of(registry, name)
         if chain is None:
             views = [view_of(registry, name)]
-            views[0].status()
+            with suppress(DescriptorUnreadable):  # who needs it says so; it can be killed all the same
+                views[0].status()
         else:
             members = [DataflowView(registry, member.dataflow) for member in chain.members]
             views = [view for view in members if registry.find(view.paths.root) is not None]

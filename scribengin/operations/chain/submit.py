@@ -19,6 +19,7 @@ from scribengin.connectors import Environment, open_source
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.containers import place_of
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.config_node import half_deleted
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.dataflow.retention_holds import register_holds
@@ -126,12 +127,14 @@ def submit_chain(
     needs.
 
     Raises what `begun_before` and submitting one of its dataflows raise; what was done until then stays, and the same
-    call again does the rest.
+    call again does the rest. Raises DataflowBusy where the deletion of one of them was cut short.
     """
     there = begun_before(registry, chain)
     if there is None:
         there = descriptor_of(chain, clock.now_ms())
         create_chain(registry, there)
+    for member in there.members:
+        _is_there(registry, member.dataflow)
     create_between(registry, chain)
     for member in there.members:
         config = (ready or chain.dataflows)[member.key]
@@ -151,13 +154,22 @@ def create_between(registry: Registry, chain: ChainConfig) -> None:
 
 def _is_started(registry: Registry, config: DataflowConfig, home: Path) -> bool:
     """Whether the dataflow is there, and had a master at some time."""
-    if config.name not in dataflow_names(registry):
+    if not _is_there(registry, config.name):
         return False
     view = DataflowView(registry, config.name)
     if view.status().state != "starting" or _has_masters(view):
         return True
     with place_of(view.config_in_force().value, home) as place:
         return bool(place.containers(registry.hosts, config.name))
+
+
+def _is_there(registry: Registry, dataflow: str) -> bool:
+    """Whether the dataflow is there. Raises DataflowBusy if it is half deleted: it would never run."""
+    if dataflow not in dataflow_names(registry):
+        return False
+    if DataflowView(registry, dataflow).status().state == "deleting":
+        raise half_deleted(dataflow)
+    return True
 
 
 def _has_masters(view: DataflowView) -> bool:

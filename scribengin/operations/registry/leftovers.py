@@ -42,8 +42,8 @@ from scribengin.log import LogDescriptor, LogNamespace, NamespaceDescriptor, Ret
 from scribengin.operations.chain.registry import chain_names, get_chain
 from scribengin.operations.registry.leftover_claims import asked_for, claim_remains, next_step_of, unclaimed_files
 from scribengin_registry.compare_and_set import RACES
-from scribengin_registry.contract import Check, Delete, Node, Operation, Registry
-from scribengin_registry.errors import NodeMissing
+from scribengin_registry.contract import Check, Create, Delete, Node, Operation, Registry
+from scribengin_registry.errors import NodeExists, NodeMissing
 
 SETTLED_S = 3600.0
 """What is younger may be in the making."""
@@ -102,7 +102,7 @@ def _of_dataflows(registry: Registry, now_s: float) -> Iterator[Leftover]:
     there = dataflow_names(registry)
     for child, owner in sources.items():
         if owner not in there:
-            remove = partial(_delete, registry, f"{paths.SOURCES}/{child}")
+            remove = partial(_delete_positions, registry, f"{paths.SOURCES}/{child}", owner)
             yield Leftover("positions", f"{from_node_name(child)}, of dataflow '{owner}', which is not there", remove)
     logs = [path for path, _ in namespaces(registry)]
     for path, node in claims.items():
@@ -165,7 +165,23 @@ def _unless_claimed(registry: Registry, claim: str, seen: Node, remove: Callable
 def _delete_claim(registry: Registry, claim: str, seen: Node) -> None:
     """Unless somebody has claimed the sink: each of the transactions holds that the node is as it was seen."""
     if _is_unclaimed(registry, claim, seen):
-        _delete_holding(registry, claim, [Check(claim, seen.version)])
+        absence = _absence(registry, owner_of_resource(seen))
+        _delete_holding(registry, claim, [Check(claim, seen.version), *absence])
+
+
+def _delete_positions(registry: Registry, path: str, owner: str) -> None:
+    _delete_holding(registry, path, _absence(registry, owner))
+
+
+def _absence(registry: Registry, dataflow: str) -> list[Operation]:
+    """What can be applied only as long as the dataflow is not there, and changes nothing."""
+    if not dataflow:
+        return []
+    root = paths.DataflowPaths(dataflow).root
+    if registry.find(paths.DATAFLOWS) is None:
+        with suppress(NodeExists):
+            registry.create(paths.DATAFLOWS, parents=True)
+    return [Create(root), Delete(root)]
 
 
 def _delete_holding(registry: Registry, path: str, held: Sequence[Operation]) -> None:
@@ -232,7 +248,7 @@ def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now
         for log, hold in holds:
             if hold.dataflow not in known:
                 what = f"log '{log}' of {path} keeps records for dataflow '{hold.dataflow}', which is not there"
-                yield Leftover("hold", what, partial(_release_hold, registry, path, log, hold.reader))
+                yield Leftover("hold", what, partial(_release_hold, registry, path, log, hold))
     named = set()
     for log_descriptor, modified_s in _descriptors(registry, path):
         named.add(log_descriptor.directory)
@@ -278,9 +294,11 @@ def _to_come(registry: Registry) -> set[str]:
     return {member.dataflow for name in chain_names(registry) for member in get_chain(registry, name).members}
 
 
-def _release_hold(registry: Registry, path: str, log: str, reader: str) -> None:
+def _release_hold(registry: Registry, path: str, log: str, hold: RetentionHold) -> None:
+    if hold.dataflow in {*dataflow_names(registry), *_to_come(registry)}:
+        return  # it is back
     with open_namespace(path, registry=registry) as namespace, suppress(LogNotFound):
-        namespace.unregister_reader(log, reader)
+        namespace.unregister_reader(log, hold.reader)
 
 
 def _stray_directory(directory: Path, now_s: float) -> Iterator[Leftover]:

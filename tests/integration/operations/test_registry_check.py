@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from scribengin.operations.submit.origins import remember_origin
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.memory.files import MemoryFiles
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.contract import Registry
+from scribengin_registry.contract import Delete, Operation, Registry
 from tests.dying import Died, die
 from tests.integration.cli_runner import CommandLine, quiet_config, whole_tree
 
@@ -436,6 +436,38 @@ def test_what_runs_of_a_dataflow_that_was_submitted_again_at_once_is_not_ended_w
     assert not Path(old.directory).exists()
     assert [launcher.poll(container) for container in new] == [None]
     assert Path(new[0].directory).exists()
+
+
+@pytest.mark.parametrize("back", ["before", "within"])
+def test_positions_and_holds_of_a_dataflow_that_came_back_meanwhile_stay(
+    registry: Registry, namespace: LogNamespace, home: Path, monkeypatch: pytest.MonkeyPatch, back: str
+) -> None:
+    """Also where it comes back when it was looked whether it is there."""
+    view = DataflowView(registry, "gone")
+    position = f"{view.paths.source_stream('src', 'in/0')}/commit-log"
+    log = CommitLog(dataflow="gone", task="task-0", owner="o", generation=1, epoch=1, round=1)
+    registry.create(position, log.to_bytes(), parents=True)
+    namespace.create("in/0")
+    namespace.register_hold("in/0", RetentionHold(dataflow="gone", source="src", pattern="in/*"))
+    suspects = [one for one in leftovers(registry, home, Later()) if one.remove is not None]
+    assert sorted(one.kind for one in suspects) == ["hold", "positions"]
+    if back == "before":
+        view.submit(flow("gone"), [], SYSTEM_CLOCK.now_ms())
+    commit = type(registry).commit
+
+    def late(session: Registry, operations: Sequence[Operation]) -> list[int]:
+        if Delete(position) in operations and registry.find(view.paths.root) is None:
+            view.submit(flow("gone"), [], SYSTEM_CLOCK.now_ms())
+        return commit(session, operations)
+
+    if back == "within":
+        monkeypatch.setattr(type(registry), "commit", late)
+    for one in suspects:
+        assert one.remove is not None
+        one.remove()
+    assert registry.find(position) is not None
+    assert view.status().state == "starting"
+    assert namespace.registered_readers("in/0") != {}
 
 
 def test_the_numbers_of_a_deleted_dataflow_are_no_leftover(registry: Registry, home: Path) -> None:

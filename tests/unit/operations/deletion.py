@@ -60,4 +60,7 @@ class Steps:
 
 
 def tree(registry: MemoryRegistry, path: str = paths.ROOT) -> list[str]:
-    return [path, *(node for child in registry.children(path) for node in tree(registry, f"{path}/{child}"))]
+    return [
+        path,
+        *(node for child in registry.children(path) for node in tree(registry, f"{path.rstrip('/')}/{child}")),
+    ]

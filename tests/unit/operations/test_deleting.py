@@ -18,6 +18,9 @@ from scribengin.dataflow.round.commit_logs import TaskCommitLogs
 from scribengin.errors import DataflowBusy, StaleOwner
 from scribengin.log import LogNamespace
 from scribengin.operations import lifecycle
+from scribengin.operations.chain.config import ChainConfig
+from scribengin.operations.chain.registry import create_chain, descriptor_of
+from scribengin.operations.chain.submit import submit_chain
 from scribengin.operations.delete import delete_dataflow
 from scribengin.operations.lifecycle import kill_dataflow, start_again
 from scribengin.testing.failpoints import at_failpoint
@@ -235,3 +238,28 @@ def test_a_worker_whose_dataflow_is_deleted_while_it_takes_a_task_makes_no_nodes
         with at_failpoint("ownership.create:before", lambda _stop: delete_nodes(view)), pytest.raises(StaleOwner):
             worker.read()
         assert len(tree(registry)) == 7, tree(registry)
+
+
+def test_a_chain_is_not_submitted_again_over_one_of_its_dataflows_that_is_half_deleted(
+    registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its positions may be gone, and what it wrote is read by others of the chain."""
+    flows = {
+        key: {
+            "name": f"orders-{key}",
+            "sources": {"src": {"kind": "log", "logs": f"{read}/*"}},
+            "sinks": {"out": {"kind": "log", "log": written}},
+            "sql": "SELECT payload FROM src",
+        }
+        for key, read, written in (("first", "in", "mid"), ("last", "mid", "out"))
+    }
+    chain = ChainConfig.parse({"name": "orders", "logs": {"in": {"streams": 1}}, "dataflows": flows}, source="a test")
+    create_chain(registry, descriptor_of(chain, 1))
+    view = DataflowView(registry, "orders-last")
+    view.submit(chain.dataflows["last"], [], 1)
+    cut_at(view, NODES.root.replace("delays", "orders-last"), monkeypatch)
+    before = tree(registry, "/")
+    started: list[str] = []
+    with pytest.raises(DataflowBusy, match="`scribengin delete orders-last` ends it"):
+        submit_chain(registry, chain, tmp_path, starting=started.append)
+    assert (started, tree(registry, "/")) == ([], before)

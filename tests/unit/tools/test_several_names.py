@@ -190,6 +190,20 @@ def test_several_are_killed_though_one_cannot_be(
     assert cli.run(["kill", "b", "none"]) == 2
 
 
+def test_what_has_no_status_that_anybody_can_read_is_killed_and_neither_stopped_nor_deleted(
+    registry: MemoryRegistry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = put(registry, "a", "running", led=False)
+    put(registry, "b", "stopped", led=False)
+    registry.set(view.paths.status, b"{not json")
+    for command in ("stop", "delete"):
+        assert cli.run([command, "b", "a"]) == 1
+        assert "does not hold a DataflowStatus" in capsys.readouterr().err
+    assert dataflow_names(registry) == ["a", "b"]
+    assert cli.run(["kill", "a"]) == 0
+    assert "what could not be read is left as it is: /scribengin/dataflows/a/status" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("raised", "code"),
     [
