@@ -30,6 +30,9 @@ from scribengin_tools.terminal import visible, visible_bytes_on
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\rb\x08\x7f Gr\u00fc\u00dfe\t"
 
 
+_END = "<that is all>"
+
+
 class Terminal:
     """A pseudo-terminal as stdout and stderr of this process."""
 
@@ -38,10 +41,13 @@ class Terminal:
         self.stream = os.fdopen(slave, "w", encoding="utf-8")
 
     def said(self) -> bytes:
-        """What came out since the last time, if anything."""
+        """What came out since the last time. It comes through in parts."""
+        self.stream.write(_END)
         self.stream.flush()
-        os.set_blocking(self._master, False)
-        return os.read(self._master, 100_000)
+        found = b""
+        while not found.endswith(_END.encode()):
+            found += os.read(self._master, 100_000)
+        return found.removesuffix(_END.encode())
 
     def close(self) -> None:
         self.stream.close()
