@@ -26,7 +26,7 @@ AHEAD = pytest.mark.parametrize("ahead", [None, ReadAhead(entries_max=2)], ids=[
 
 
 class Place:
-    """A log of three segments with three records each, and a session of readers that soon gives up on its servers."""
+    """A log of three segments with three records each, and a session of readers."""
 
     def __init__(self) -> None:
         self.ensemble = MemoryEnsemble()
@@ -35,8 +35,16 @@ class Place:
         writing = bound_namespace(self.ensemble.connect(), self.disk.name, LOG, store=MEMORY_STORE, config=config)
         self.payloads = fill_log(writing, LOG, 9)
         assert len(writing.segments(LOG)) == 3
-        self.session = self.ensemble.connect(session_timeout_s=0.001)
+        self.session = self.ensemble.connect()
         self.logs = LogNamespace.open("/logs", registry=self.session)
+
+    def registry_goes_away(self) -> None:
+        self.session._session_timeout_s = 0.0  # no call waits for it to come back
+        self.ensemble.suspend(self.session)
+
+    def registry_comes_back(self) -> None:
+        self.session._session_timeout_s = 10.0
+        self.ensemble.resume(self.session)
 
 
 @pytest.fixture
@@ -53,7 +61,7 @@ def test_nothing_is_lost_when_the_lock_cannot_be_looked_at(
 
     def cut_off(lock: SubscriberLock) -> None:
         if next(looks) == look:
-            place.ensemble.suspend(place.session)
+            place.registry_goes_away()
         check(lock)
 
     monkeypatch.setattr(SubscriberLock, "check", cut_off)
@@ -62,7 +70,7 @@ def test_nothing_is_lost_when_the_lock_cannot_be_looked_at(
         assert found == place.payloads[:look]
         with pytest.raises(RegistryUnreachable):
             reader.read(1000)
-        place.ensemble.resume(place.session)
+        place.registry_comes_back()
         assert found + payloads_left(reader) == place.payloads
 
 
@@ -70,14 +78,14 @@ def test_nothing_is_lost_when_the_lock_cannot_be_looked_at(
 def test_an_outage_while_a_segment_is_looked_up_passes(place: Place, ahead: ReadAhead | None) -> None:
     with place.logs.open_reader(LOG, read_ahead=ahead) as reader:
         found = [record.payload for record in reader.read(1)]
-        place.ensemble.suspend(place.session)
+        place.registry_goes_away()
         found += [record.payload for record in reader.read(1000)]
         assert found == place.payloads[: len(found)]
         assert len(found) < len(place.payloads)
         for _ in range(2):
             with pytest.raises(RegistryUnreachable):
                 reader.read(1)
-        place.ensemble.resume(place.session)
+        place.registry_comes_back()
         assert found + payloads_left(reader) == place.payloads
 
 
