@@ -49,7 +49,7 @@ print(json.dumps({"same": again == url, "written_again": int(before.getModificat
 """
 _CLEAN = """
 kept, gone = (staging.put(file, name) for name in ("kept", "gone"))
-young = [f.name for f in staging.clean(1.0)]
+young = [f.name for days in (1.0, float("inf")) for f in staging.clean(days)]
 old = [f.name for f in staging.clean(0.0, [kept])]
 print(json.dumps({"young": young, "old": old, "left": [f.url for f in staging.files()] == [kept],
                   "found": [staging.find(name) is not None for name in ("kept", "gone")]}))

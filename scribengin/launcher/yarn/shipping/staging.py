@@ -98,7 +98,7 @@ class Staging:
 
         Raises LauncherError.
         """
-        before_ms = SYSTEM_CLOCK.now_ms() - int(days * _DAY_MS)
+        before_ms = SYSTEM_CLOCK.now_ms() - days * _DAY_MS
         old = [file for file in self.files() if file.used_ms <= before_ms and file.url not in keep]
         with java_errors(f"what is old in {self.url} cannot be deleted"):
             return [file for file in old if self._system.delete(self._path(file.name), False)]
