@@ -90,7 +90,7 @@ def streams_left(old: DataflowConfig, new: DataflowConfig, tasks: Collection[Tas
     changed = {
         name: (old.sources[name], source)
         for name, source in new.sources.items()
-        if name in old.sources and source != old.sources[name]
+        if name in old.sources and source.endpoint() != old.sources[name].endpoint()
     }
     for name, (before, after) in changed.items():
         read = [stream.name for task in tasks for stream in task.sources if stream.source == name]

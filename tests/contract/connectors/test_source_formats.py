@@ -199,7 +199,7 @@ def told(piece: Piece) -> list[Any]:
     for row, record in piece.cut.items():
         assert record.beginning == found[row]
         assert 300 < len(record.beginning) <= 64 * 1024
-        assert f"a record of {record.size_bytes:,} bytes, and the source takes 300" in piece.long[row]
+        assert f"a record of {record.size_bytes:,} bytes, and the source takes 300" in piece.unfit[row]
         found[row] = (record.size_bytes, record.sha256)
     return found
 
