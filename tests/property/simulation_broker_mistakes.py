@@ -132,9 +132,9 @@ _READ_AGAIN = "nothing is seen twice|nothing is seen before it is committed"
 BROKER_MISTAKES: dict[Mistake, BrokerAim] = {
     take_a_moved_coordinator_for_an_abort: BrokerAim(2, "nothing is seen twice", *_AT_A_DECISION),
     take_a_group_that_moves_for_one_without_a_decision: BrokerAim(
-        1, "is prepared, and only .* can say whether it was committed there", *_AT_A_RECOVERY
+        9, "is prepared, and only .* can say whether it was committed there", *_AT_A_RECOVERY
     ),
-    go_on_at_a_shorter_end: BrokerAim(30, _READ_AGAIN, *_AT_A_LOOK),
+    go_on_at_a_shorter_end: BrokerAim(33, _READ_AGAIN, *_AT_A_LOOK),
     take_a_shorter_end_for_the_end_of_a_range: BrokerAim(0, "nothing acknowledged is lost", *_AT_A_LOOK),
-    take_a_partition_without_a_leader_for_an_empty_one: BrokerAim(30, _READ_AGAIN, *_AT_A_LOOK),
+    take_a_partition_without_a_leader_for_an_empty_one: BrokerAim(23, _READ_AGAIN, *_AT_A_LOOK),
 }

@@ -69,7 +69,8 @@ def stand_without_syncing(patch: pytest.MonkeyPatch) -> None:
 
 
 def settle_a_lock_without_syncing(patch: pytest.MonkeyPatch) -> None:
-    """A writer whose lock's reply was lost looks where that may not have arrived, and takes the lock for another's."""
+    """A writer whose lock's reply was lost looks where that may not have arrived, and takes the lock for another's. It
+    would take it for ever, if it did not give up in the end."""
 
     def settle(metadata: LogMetadata, owner: Any) -> Any:
         held = metadata.registry.find(metadata.lock_path)
@@ -81,6 +82,7 @@ def settle_a_lock_without_syncing(patch: pytest.MonkeyPatch) -> None:
         return owner
 
     patch.setattr(writer_lock, "_settle", settle)
+    patch.setattr(writer_lock, "ATTEMPTS_MAX", 1_000_000)
 
 
 LAG_MISTAKES: dict[Mistake, LagAim] = {

@@ -233,8 +233,8 @@ class Aim:
 
 LOG_MISTAKES: dict[Mistake, Aim] = {
     acknowledge_before_sync: Aim(0, ("power off", "log.segment_sync:after")),
-    show_before_sync: Aim(6, ("power off", "log.tail_write:after"), ("power off", "log.segment_sync:before")),
-    new_names_are_not_synced: Aim(1, ("power off", "log.segment_sync:after")),
+    show_before_sync: Aim(7, ("power off", "log.tail_write:after"), ("power off", "log.segment_sync:before")),
+    new_names_are_not_synced: Aim(0, ("power off", "log.segment_sync:after")),
     complete_what_is_not_durable: Aim(
         2, ("power off", "log.recovery_complete:after"), ("kill", "log.segment_write:after")
     ),

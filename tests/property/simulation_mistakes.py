@@ -349,7 +349,7 @@ def positions_from_memory(patch: pytest.MonkeyPatch) -> None:
 
 MISTAKES: dict[Mistake, int] = {
     look_without_fencing: 51,
-    look_before_fencing: 9,
+    look_before_fencing: 73,
     commit_without_versions: 226,
     trust_a_clock: 226,
     take_an_unknown_outcome_for_done: 7,
@@ -362,7 +362,7 @@ MISTAKES: dict[Mistake, int] = {
     complete_twice: 0,
     never_complete_for_others: 4,
     leave_what_others_staged: 7,
-    stage_past_the_fence: 40,
+    stage_past_the_fence: 51,
     visible_when_staged: 7,
     prepared_before_it_is_durable: 12,
     place_without_the_head: 325,

@@ -304,17 +304,17 @@ REWIND_MISTAKES: dict[Mistake, RewindAim] = {
     rewind_stream_by_stream: RewindAim(0),
     rewind_the_sinks_too: RewindAim(4, ("kill", "round.commit:after")),
     rewind_to_what_is_gone: RewindAim(
-        9, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs"
+        4, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs"
     ),
     rewind_to_a_beginning_that_is_gone: RewindAim(
         4, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs", to="earliest"
     ),
-    rewind_to_what_is_still_to_come: RewindAim(14, storage="logs", to="anywhere"),
+    rewind_to_what_is_still_to_come: RewindAim(4, storage="logs", to="anywhere"),
     rewind_the_first_stream: RewindAim(0),
-    hold_back_for_no_rewind: RewindAim(0, storage="logs"),
+    hold_back_for_no_rewind: RewindAim(3, storage="logs"),
     rewind_behind_what_is_there: RewindAim(0, storage="logs", to="latest", flow=1),
-    rewind_to_an_end_that_readers_have_passed: AimAtAnEnd(103),
-    remove_files_of_a_purge_that_failed: AimAtAPurge(16),
+    rewind_to_an_end_that_readers_have_passed: AimAtAnEnd(118),
+    remove_files_of_a_purge_that_failed: AimAtAPurge(13),
     ask_how_much_is_left_and_not_from_where: AimAtRetention(0),
     move_back_whoever_came: AimAtRetention(3),
 }
