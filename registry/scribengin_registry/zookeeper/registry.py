@@ -89,7 +89,8 @@ def connect(
     """As `scribengin_registry.opening.connect`, which everybody else comes through."""
     if "://" in hosts:
         raise _no_registry(hosts, "it is a URL")
-    servers, _, chroot = hosts.partition("/")
+    listed, _, chroot = hosts.partition("/")
+    servers = ",".join(map(str.strip, listed.split(",")))  # kazoo strips names; not every Python parses " [::1]:2181"
     identity = parse_auth(resolved(os.environ.get(AUTH_VARIABLE, "") if auth is None else auth))
     client = _client(hosts, servers, session_timeout_s, identity)
     registry = ZooKeeperRegistry(client, hosts, session_timeout_s=session_timeout_s)
@@ -135,9 +136,9 @@ def _refuse_misnamed(servers: str) -> None:
     """kazoo looks for servers on a thread of its own, which a name that is none ends; of an address it passes over what
     belongs to other kinds of URLs, and takes port 0 for the usual one. Raises ValueError."""
     for server in servers.split(","):
-        if odd := next((char for char in server.strip() if char in "@?#" or not char.isprintable()), None):
+        if odd := next((char for char in server if char in "@?#" or not char.isprintable()), None):
             raise ValueError(f"{odd!a} is part of no address")
-        parts = urlsplit(f"//{server.strip()}")
+        parts = urlsplit(f"//{server}")
         if not parts.hostname:
             raise ValueError("a host is missing")
         if not is_host(parts.hostname):
