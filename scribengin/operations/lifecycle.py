@@ -110,7 +110,8 @@ def kill_dataflow(registry: Registry, name: str, home: Path) -> Killed:
     redone when it runs again. Whatever stands in its nodes, or does not: where nobody can read its config, it is taken
     for one of this machine.
 
-    Raises DataflowNotFound, LauncherError; ContainerUnreachable once all that could be done is done.
+    Raises DataflowNotFound, LauncherError; ContainerUnreachable once all that could be done is done. Where nothing runs
+    here, and neither its status nor its config can be read, DescriptorUnreadable: then nothing was done.
     """
     view, damage = DataflowView(registry, name), _Damage()
     status: DataflowStatus | None = None
@@ -127,6 +128,8 @@ def kill_dataflow(registry: Registry, name: str, home: Path) -> Killed:
         containers = names_of(kill_containers(registry.hosts, name, home, config))
     except ContainerUnreachable as error:
         containers, unsure = str(error), error
+    if damage.first is not None and status is None and config is None and not containers:
+        raise damage.first
     others = running_for_other_registries(registry.hosts, name, home)
     killed = Killed(name, None if status is None else status.state, containers, elsewhere, tuple(others))
     if status is not None and killed.anything and (config is not None or containers):
@@ -143,6 +146,7 @@ class _Damage:
 
     def __init__(self) -> None:
         self._found: dict[str, None] = {}
+        self.first: ScribenginError | None = None
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -158,6 +162,7 @@ class _Damage:
             if not isinstance(error, (DescriptorUnreadable, *besides)):
                 raise
             self._found[str(error)] = None
+            self.first = self.first or error
 
 
 def _write_down(view: DataflowView, killed: Killed, submitted_ms: int) -> None:

@@ -61,3 +61,14 @@ def test_what_runs_is_ended_whichever_node_is_damaged(
     else:
         unsure = path == NODES.config_in_force and not runs  # it may run on a cluster
         assert view.status().state == ("running" if unsure else "killed")
+
+
+def test_where_nothing_runs_and_nothing_can_be_read_nothing_was_killed(
+    registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    put(registry, "running")
+    for path in (NODES.status, NODES.config_in_force):
+        registry.set(path, b"not ours")
+    monkeypatch.setattr(lifecycle, "kill_containers", lambda *_: [])
+    with pytest.raises(DescriptorUnreadable, match=f"{NODES.status} does not hold"):
+        kill_dataflow(registry, "delays", tmp_path)
