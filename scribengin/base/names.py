@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import re
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 ROOT = "/scribengin"
 """The registry's node of all that Scribengin keeps there, but for logs."""
@@ -36,3 +37,8 @@ def log_command(namespace: str, *words: str) -> str:
 def a_few(names: Sequence[str]) -> str:
     """What a message shows of names that may be many: the first ones, or "none"."""
     return (", ".join(names[:_SHOWN_MAX]) or "none") + (", ..." if len(names) > _SHOWN_MAX else "")
+
+
+def given_twice(names: Iterable[str]) -> str | None:
+    """The first of those that stand there more than once."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)

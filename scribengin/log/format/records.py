@@ -15,6 +15,7 @@ from shlex import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scribengin.base.names import given_twice
 from scribengin.base.records import PAYLOAD
 from scribengin.base.text.counting import many
 from scribengin.base.text.refusals import did_you_mean
@@ -136,7 +137,7 @@ def batch_refusal(batch: pa.RecordBatch) -> str | None:
         meant = did_you_mean(unknown, BODY_SCHEMA.names) or f" (there are: {', '.join(BODY_SCHEMA.names)})"
         return f"a record has no column '{unknown}'{meant}"
     if len(set(names)) < len(names):
-        return f"two columns are called '{next(name for name in names if names.count(name) > 1)}': drop or rename one"
+        return f"two columns are called '{given_twice(names)}': drop or rename one"
     return None if batch.num_rows else "a batch without rows has no place in the log; leave it out"
 
 

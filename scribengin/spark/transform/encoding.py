@@ -5,7 +5,7 @@ Whatever cannot be decoded or encoded raises, so that the record is found: it ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from scribengin.base.names import given_twice
 from scribengin.connectors.contract import DIVIDED_BY, PAYLOAD, Division
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.failures import one_line
@@ -225,7 +226,7 @@ def encode(frame: DataFrame, spec: OutputSpec) -> DataFrame:
 
     Raises ConfigInvalid for columns that do not fit.
     """
-    if (doubled := _twice(frame.columns)) is not None:
+    if (doubled := given_twice(sorted(frame.columns))) is not None:
         raise ConfigInvalid(f"output '{spec.name}' has two columns named '{doubled}': rename or drop one")
     if spec.format == "columns":
         return _encode_columns(frame, spec)
@@ -320,17 +321,12 @@ def _encode_columns(frame: DataFrame, spec: OutputSpec) -> DataFrame:
     return frame
 
 
-def _twice(names: Sequence[str]) -> str | None:
-    """The first in the alphabet of those that stand there more than once."""
-    return min((name for name in names if names.count(name) > 1), default=None)
-
-
 def _doubled(kind: DataType) -> str | None:
     """A name that two fields of a struct in that type have. Arrow has no such structs."""
     match kind:
         case StructType():
             parts = [field.dataType for field in kind.fields]
-            doubled = _twice(kind.names)
+            doubled = given_twice(sorted(kind.names))
         case ArrayType():
             parts, doubled = [kind.elementType], None
         case MapType():

@@ -5,7 +5,7 @@ As a sink: the output's own columns. Merging rewrites row groups, and never make
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scribengin.base.names import given_twice
 from scribengin.connectors.contract import RECORD_BYTES_MAX, RoundLimits
 from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.compression import Outlet
@@ -251,9 +252,8 @@ def _footer(file: pq.ParquetFile) -> Footer:
 def _twice(fields: Iterable[pa.Field]) -> str | None:
     """A name that two of the fields have, or two fields of a struct in them."""
     fields = list(fields)
-    counts = Counter(field.name for field in fields)
     inner = (_twice(map(field.type.field, range(field.type.num_fields))) for field in fields)
-    return next((name for name in counts if counts[name] > 1), None) or next(filter(None, inner), None)
+    return given_twice(field.name for field in fields) or next(filter(None, inner), None)
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
 from scribengin.base.model import Config
+from scribengin.base.names import given_twice
 from scribengin.errors import CommitTooLarge, ConfigInvalid, RecordRefused
 
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -59,8 +60,8 @@ class FilePartitionConfig(Config):
         if not all(match and "%" in match[2] for match in matches):
             raise ValueError(f"'{value}' is no pattern like 'dt=%Y-%m-%d/hour=%H' (of %Y %m %d %H %M %j)")
         names = [match[1] for match in matches if match]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"'{value}' names '{twice[0]}' twice, and a reader finds one column of a name")
+        if (twice := given_twice(names)) is not None:
+            raise ValueError(f"'{value}' names '{twice}' twice, and a reader finds one column of a name")
         return value
 
     @model_validator(mode="after")
