@@ -73,6 +73,8 @@ def test_a_dataflow_that_has_no_state_yet_has_an_empty_list_of_it(line: CommandL
     assert (done.json, "has no state yet" in done.err) == ([], True)
     rows = line.ok("state", "counts", "--operator", "count", "--json")
     assert (rows.out, "has no state yet" in rows.err) == ("", True)  # a line for each row
+    refused = line("state", "counts", "-n", "3")
+    assert (refused.code, "name it with --operator" in refused.err) == (2, True), refused.err
 
 
 def test_a_list_of_processes_does_not_follow_them(line: CommandLine, registry: Registry) -> None:

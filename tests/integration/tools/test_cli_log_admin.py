@@ -201,5 +201,7 @@ def test_bench_measures_and_leaves_nothing_behind(
     found = line.ok("log", "bench", "--records", "50", "--dir", str(elsewhere), "--json").json
     assert (found["directory"], found["records"], found["record_bytes"]) == (str(elsewhere), 50, 1024)
     assert min(found["append_records_per_s"], found["read_records_per_s"], found["fsync_p50_ms"]) > 0
+    refused = line("log", "bench", "--dir", str(elsewhere), "--namespace", "/more")
+    assert (refused.code, "leave it out, or --namespace" in refused.err) == (2, True), refused.err
     assert not elsewhere.exists()
     assert whole_tree(registry) == before

@@ -18,7 +18,7 @@ from scribengin.log import FIRST, TAIL, CommitThread, LogNamespace, LogReader
 from scribengin.proxy import ProxiedNamespace, ProxyClientConfig
 from scribengin_dev.bench.clients.together import rate_of_all
 from scribengin_tools.logs.benchmark import append, records_batch
-from scribengin_tools.logs.pacing import receive, send_paced
+from scribengin_tools.logs.pacing import SILENCE_MAX_S, receive, send_paced
 
 _BATCH_RECORDS = 1_000
 _UNACKNOWLEDGED_MAX = 32
@@ -52,6 +52,8 @@ def _tail_read(job: Values) -> dict[str, float]:
             batch = reader.read_batch(_READ_RECORDS, _POLL_S)
             return [] if batch is None else batch.column("payload").to_pylist()
 
+        for _ in range(job.get("before", 0)):  # what the first record has opened is open before the others come
+            reader.read(1, SILENCE_MAX_S)
         print("ready", flush=True)
         return receive(poll, job["records"], windowed=job.get("windowed", False))
 
@@ -62,8 +64,9 @@ def _bind(job: Values) -> dict[str, float]:
 
 
 def _create(job: Values) -> dict[str, float]:
-    with _namespace(job) as namespace:
-        namespace.create(job["log"])
+    """A log with one record, which is written and acknowledged."""
+    with _namespace(job) as namespace, namespace.open_writer(job["log"], create=True) as writer:
+        writer.write(b"").result()
     return {}
 
 

@@ -117,8 +117,8 @@ def _tail(sides: _Sides) -> list[Row]:
     def measure() -> dict[str, float]:
         log = sides.new_log()
         run_job(sides.place.job("create", log))
-        reader, writer = sides.place.job("tail-read", log, **how), sides.place.job("tail-write", log, **how)
-        found = _named("ours", run_pair(reader, writer))
+        reader = sides.place.job("tail-read", log, before=1, **how)  # the peers' readers have connected by then, too
+        found = _named("ours", run_pair(reader, sides.place.job("tail-write", log, **how)))
         run_job(sides.place.job("delete", log))
         settle_disk()
         if sides.place.hdfs is not None:

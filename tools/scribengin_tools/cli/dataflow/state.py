@@ -14,6 +14,7 @@ from scribengin_tools.rendering.text import console, note, print_json, print_jso
 if TYPE_CHECKING:
     from scribengin.operations.state import TaskState
 
+_ROWS_MAX = 20
 _READING = "reading; Spark takes some seconds ..."
 
 
@@ -41,7 +42,10 @@ def state(
             show_default=False,
         ),
     ] = None,
-    rows_max: Annotated[int, typer.Option("-n", min=1, help="At most so many rows of each task.")] = 20,
+    rows_max: Annotated[
+        int | None,
+        typer.Option("-n", min=1, help=f"At most so many rows of each task. Default: {_ROWS_MAX}.", show_default=False),
+    ] = None,
     as_json: JsonOption = False,
     registry: RegistryOption = None,
 ) -> None:
@@ -54,8 +58,8 @@ def state(
     from scribengin.operations.names import view_of
     from scribengin.operations.state import state_of
 
-    if operator is None and (store is not None or key):
-        raise ConfigInvalid("--store and --key choose among the rows of one operator: name it with --operator")
+    if operator is None and (store is not None or key or rows_max is not None):
+        raise ConfigInvalid("--store, --key and -n choose among the rows of one operator: name it with --operator")
     wanted = overrides(key, "--key ")
     with connected(registry) as session:
         tasks = state_of(view_of(session, name), task)
@@ -67,7 +71,7 @@ def state(
     if operator is None:
         _print_stores(tasks, as_json=as_json)
     else:
-        _print_rows(tasks, operator, store, wanted, rows_max, as_json=as_json)
+        _print_rows(tasks, operator, store, wanted, rows_max or _ROWS_MAX, as_json=as_json)
 
 
 def _print_stores(tasks: Sequence[TaskState], *, as_json: bool) -> None:

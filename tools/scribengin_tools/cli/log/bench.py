@@ -49,8 +49,11 @@ def bench(
     Of a log of its own; the disk writes and reads the same bytes.
 
     Durable before every acknowledgement; the log is deleted afterwards."""
+    from scribengin.errors import ConfigInvalid
     from scribengin_tools.logs.benchmark import measure, scratch_namespace
 
+    if directory is not None and namespace != DEFAULT_NAMESPACE:
+        raise ConfigInvalid("--dir writes outside of all namespaces: leave it out, or --namespace")
     with ExitStack() as stack:
         if directory is None:
             opened = stack.enter_context(opened_namespace(registry, namespace))
