@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,16 +23,18 @@ from scribengin.connectors import Environment
 from scribengin.connectors.contract import SourceStreamDescriptor, StartAt
 from scribengin.dataflow.opened import OpenDataflow, OpenedDataflow
 from scribengin.dataflow.registry import paths
-from scribengin.dataflow.registry.descriptors import FINAL_STATES, HistoryEvent
+from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowStatus, HistoryEvent
 from scribengin.dataflow.registry.gone_streams import gone_streams
 from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.dataflow.registry.view import DataflowView
+from scribengin.dataflow.registry.view import DataflowView, Versioned
+from scribengin.dataflow.retention_holds import release_all_holds
 from scribengin.dataflow.round.checkpoints import StateLeft, checkpoint_root, remove_within_reach
 from scribengin.dataflow.tasks import StreamKey, stream_key
 from scribengin.errors import (
     CommitTooLarge,
     ConfigInvalid,
     DataflowBusy,
+    DataflowNotFound,
     PositionTruncated,
     RewindOvertaken,
     ScribenginError,
@@ -41,7 +43,7 @@ from scribengin.filesystems.paths import tree_file_system
 from scribengin.operations.lifecycle import author, await_masters_gone
 from scribengin_registry.client import REQUEST_BYTES_MAX, operation_bytes
 from scribengin_registry.compare_and_set import TRIES_MAX, LookAgain, win_race
-from scribengin_registry.contract import Create, Delete, Operation, Set
+from scribengin_registry.contract import Check, Create, Delete, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
 
 TRANSACTION_BYTES_MAX = REQUEST_BYTES_MAX
@@ -95,7 +97,7 @@ class Rewind:
         state whose file system cannot be opened here), DataflowBusy (somebody owns a stream, or a round of it is
         undecided), and what opening the sources raises."""
         self._view = view
-        config = view.config_in_force().value
+        self._config = config = view.config_in_force().value
         self._state = config.state
         if self._state is not None and source is not None:
             raise ConfigInvalid(
@@ -141,20 +143,35 @@ class Rewind:
 
         Raises RewindOvertaken when retention has taken what was to be read again, CommitTooLarge, and what looking at
         the sources raises; then all stands where it stood. DataflowBusy when a task has been taken over meanwhile, or
-        streams were changed by others: it says whether all was moved by then. And OutcomeUnknown.
+        streams were changed by others: it says whether all was moved by then. DataflowBusy or DataflowNotFound when it
+        is deleted meanwhile. And OutcomeUnknown.
         """
+        self._status_unless_deleted()
         operations: list[Operation] = [self._operation(move) for move in self._moves]
         self._refuse_if_too_large(operations)
-        for move in self._moves:
-            if move.version is None:
-                self._make_room(move.path.rpartition("/")[0])
-        versions = self._commit(operations)
-        self._keep_or_move_back(versions)
+        for room in {move.path.rpartition("/")[0]: None for move in self._moves if move.version is None}:
+            win_race(partial(self._make_room, room))
+        with self._nothing_held_if_gone():
+            versions = self._commit(operations)
+            self._keep_or_move_back(versions)
         if self._state is not None:  # the next owner begins a checkpoint of its own
             named = [(move.told.task, move.log.batch.checkpoint) for move in self._moves if move.log.batch is not None]
             # All has moved. What stays is found by `registry check`, as after a crash here.
             return remove_within_reach(self._view.dataflow, self._state, named)
         return None
+
+    @contextmanager
+    def _nothing_held_if_gone(self) -> Iterator[None]:
+        """Who looks at a log has it keep what the dataflow is to read. A deletion that ended before that look has
+        released what was kept, and nobody else does."""
+        try:
+            yield
+        finally:
+            with suppress(ScribenginError):  # what became of the rewind is to be said; `registry check` finds the rest
+                try:
+                    self._view.status()
+                except DataflowNotFound:
+                    release_all_holds(self._view.registry, self._config)
 
     def _commit(self, operations: Sequence[Operation]) -> list[int]:
         """The versions of the commit logs. Raises DataflowBusy, RewindOvertaken."""
@@ -319,9 +336,21 @@ class Rewind:
         )
 
     def _make_room(self, path: str) -> None:
-        if self._view.registry.find(path) is None:
+        """Make a node, and those above it. A deletion begins by changing the status, and looks for nodes afterwards:
+        so it finds these, or they are not made. Raises DataflowNotFound, DataflowBusy, and what a race is."""
+        status = self._status_unless_deleted()
+        above = [path[:at] for at, letter in enumerate(path) if letter == "/" and at]
+        missing = [node for node in (*above, path) if self._view.registry.find(node) is None]
+        if missing:
             with failpoint("rewind.create"):
-                self._view.registry.create(path, parents=True)
+                self._view.registry.commit([Check(self._view.paths.status, status.version), *map(Create, missing)])
+
+    def _status_unless_deleted(self) -> Versioned[DataflowStatus]:
+        """Raises DataflowNotFound, and DataflowBusy while it is being deleted."""
+        status = self._view.status_found()
+        if status.value.state == "deleting":
+            raise DataflowBusy(f"dataflow '{self._view.dataflow}' is being deleted: nothing was rewound")
+        return status
 
 
 def refuse_while_it_runs(view: DataflowView) -> None:

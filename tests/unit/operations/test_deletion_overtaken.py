@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from scribengin.base.commit_log import CommitLog
+from scribengin.connectors import Environment
+from scribengin.connectors.contract import StartAt
 from scribengin.connectors.log.holds import Holds
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.deletion import mark_deleting, take_back
 from scribengin.dataflow.registry.paths import STREAM_NODES
@@ -20,12 +23,13 @@ from scribengin.log import LogNamespace, RetentionHold
 from scribengin.operations import delete
 from scribengin.operations.delete import delete_dataflow
 from scribengin.operations.lifecycle import start_again
+from scribengin.operations.rewind import Rewind
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin_registry.contract import Check, Set
 from scribengin_registry.errors import VersionConflict
-from tests.unit.operations.deletion import NODES, POSITION, RESOURCE, Steps, put, tree
+from tests.unit.operations.deletion import CONFIG, NODES, POSITION, RESOURCE, Steps, put, tree
 
 HOLD = RetentionHold(dataflow="delays", source="flights", pattern="flights/*")
 Acts = Callable[[DataflowView], None]
@@ -191,6 +195,60 @@ def test_a_deletion_that_dies_at_any_step_leaves_what_can_start_or_only_be_delet
         delete_dataflow(view, force=force)
         assert (len(tree(registry)), holds(registry)) == (7, 0), f"step {step}: {tree(registry)}"
     assert set(states) == {"stopped", "deleting"}
+
+
+def unread(registry: MemoryRegistry) -> DataflowView:
+    """A dataflow that has a task, and has read nothing: a rewind makes the nodes of its streams."""
+    view = put(registry)
+    with OpenedDataflow(CONFIG, Environment(registry=registry, dataflow="delays", nodes=STREAM_NODES)) as opened:
+        view.commit_placement(view.placement_head(), view.creation_of_tasks(opened.tasks()))
+    return view
+
+
+def rewind_to_the_end(view: DataflowView) -> None:
+    Rewind(view, StartAt("latest"), None).apply()
+
+
+def delete_without_force(view: DataflowView) -> None:
+    delete_dataflow(view, force=False)
+
+
+def delete_by_force(view: DataflowView) -> None:
+    delete_dataflow(view, force=True)
+
+
+@pytest.mark.parametrize("deletes", [delete_without_force, delete_by_force])
+@pytest.mark.parametrize("deletes_first", [True, False])
+def test_a_rewind_makes_no_node_of_what_is_deleted_meanwhile(
+    registry: MemoryRegistry,
+    other: MemoryRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    deletes: Acts,
+    deletes_first: bool,
+) -> None:
+    """At any step of the one the other one comes in between, and does all it does."""
+    acts, between = (deletes, rewind_to_the_end) if deletes_first else (rewind_to_the_end, deletes)
+    step, came = 0, True
+    while came:
+        view = unread(registry)
+        said: list[str] = []
+
+        def meanwhile(said: list[str] = said) -> None:
+            try:
+                between(DataflowView(other, "delays"))
+                said.append("done")
+            except (DataflowBusy, DataflowNotFound) as error:
+                said.append(str(error))
+
+        counted = Steps(registry, step, meanwhile)
+        with monkeypatch.context() as patch:
+            counted.count(patch)
+            with suppress(DataflowBusy, DataflowNotFound):
+                acts(view)
+        if came := bool(said):
+            assert (len(tree(registry)), holds(registry)) == (7, 0), f"step {step}: {said}, {tree(registry)}"
+        step += 1
+    assert step > 3, "it has more than one step"
 
 
 def test_a_master_that_led_until_then_has_no_last_word(registry: MemoryRegistry) -> None:
