@@ -16,7 +16,7 @@ from typing import Any
 import fsspec
 from fsspec.asyn import AsyncFileSystem
 from fsspec.core import url_to_fs
-from fsspec.spec import AbstractFileSystem
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from scribengin.errors import ConfigInvalid, DataflowError
 from scribengin.filesystems.contract import (
@@ -242,7 +242,7 @@ class _FsspecFile(NewFile):
         try:
             self._file.write(data)
         except OSError:
-            self._failed = True
+            self._give_up()
             raise
 
     def _sync(self) -> None:
@@ -257,8 +257,15 @@ class _FsspecFile(NewFile):
         try:
             self._file.close()
         except OSError:
-            self._failed = True
+            self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        """An object that is garbage, and not closed, is completed by fsspec: with what there is of it, in whatever
+        thread collects garbage, which then waits for the store."""
+        self._failed = True
+        if isinstance(self._file, AbstractBufferedFile):
+            self._file.closed = True
 
 
 def _info(root: str, path: str, info: dict[str, Any]) -> FileInfo:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from hdfs_native import Client, FileReader, FileWriter, WriteOptions
+from hdfs_native import Client, FileReader, WriteOptions
 
 from scribengin.base.jvm import named_directory
 from scribengin.base.threads import call_with_limit
@@ -269,7 +269,7 @@ class HdfsFileSystem(TreeFileSystem):
     def _create(self, path: str) -> NewFile:
         with self._errors("create", path):
             options = WriteOptions(overwrite=False, create_parent=False)
-            return _HdfsFile(path, self._client.create(path, options))
+            return _HdfsFile(path, self._client.inner.create(path, options))
 
     def _sync_directory(self, path: str) -> None:
         """Nothing: the NameNode has written what it has answered into its journal."""
@@ -307,7 +307,9 @@ def _info(name: str, status: Any) -> FileInfo:
 
 
 class _HdfsFile(NewFile):
-    def __init__(self, path: str, file: FileWriter) -> None:
+    def __init__(self, path: str, file: Any) -> None:
+        """`file`: what hdfs-native's FileWriter is around. That one closes it when it is garbage, also where it was
+        given up: in whatever thread collects garbage, which then waits for DataNodes without a limit."""
         super().__init__(path)
         self._file = file
         self._failed = False
