@@ -296,8 +296,7 @@ class Role(ClosedAtExit):
         poller = self._poller if self.is_listening() else self._control
         ready = dict(poller.poll(int(_TICK_S * 1000)))
         if self._publisher in ready:  # before anything is sent: it says in which form
-            for frames in _waiting(self._publisher):
-                self._hear_subscription(frames)
+            self._hear_subscriptions()
         if self._wake_in.fileno() in ready:
             with self.lock:
                 self._wake_in.recv(64)
@@ -322,13 +321,16 @@ class Role(ClosedAtExit):
             if in_batches >= MESSAGES_MAX:
                 break
         if messages := self._decoder.taken():
+            if self._by_peer:  # who had ended before one of these came, is known to have
+                self._hear_subscriptions()
             self.on_messages(messages, peer, SYSTEM_CLOCK.monotonic_s())
 
-    def _hear_subscription(self, frames: Frames) -> None:
-        try:
-            self.on_subscription(decode_subscription(frames[0]))
-        except FrameInvalid as error:
-            self._count_invalid(error)
+    def _hear_subscriptions(self) -> None:
+        for frames in _waiting(self._publisher):
+            try:
+                self.on_subscription(decode_subscription(frames[0]))
+            except FrameInvalid as error:
+                self._count_invalid(error)
 
     def _count_invalid(self, error: Exception) -> None:
         """Somebody has sent what is none of Dafka's: it is said once, and counted from then on."""
