@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import count
 from typing import NamedTuple
@@ -168,9 +168,28 @@ class DafkaProducer(Role):
 
     def on_messages(self, messages: list[Message], peer: str, now_s: float) -> None:
         """Acknowledgements and questions."""
+        self._settle(lambda: [send for message in messages for send in self._state.message(message, peer)])
+
+    def on_subscription(self, heard: Subscription) -> None:
+        """Who listens says in which form records may go, and whose acknowledgements count."""
+        self._settle(lambda: self._state.subscription(heard))
+
+    def on_peer_gone(self, peer: str) -> None:
+        """What it has acknowledged does not count any more."""
+        with self.lock:
+            self._state.store_gone(peer)
+
+    def on_tick(self, now_s: float) -> None:
+        """Say how far it has published."""
+        with self.lock:
+            heads = self._state.tick(now_s)
+        self.send(heads)
+
+    def _settle(self, step: Callable[[], list[Send]]) -> None:
+        """Something has come by which stores may have more."""
         with self.lock:
             before = self._state.acked
-            sent = [send for message in messages for send in self._state.message(message, peer)]
+            sent = step()
             done: list[_Waiting] = []
             while self._waiting and self._waiting[0].end <= self._state.acked:
                 done.append(self._waiting.popleft())
@@ -186,21 +205,6 @@ class DafkaProducer(Role):
             waiting.future.set_result(range(waiting.first, waiting.end))
         for waiting in refused:
             waiting.future.set_exception(self._stores_ahead())
-
-    def on_subscription(self, heard: Subscription) -> None:
-        """Who listens says in which form records may go."""
-        self._state.subscription(heard)
-
-    def on_peer_gone(self, peer: str) -> None:
-        """What it has acknowledged does not count any more."""
-        with self.lock:
-            self._state.store_gone(peer)
-
-    def on_tick(self, now_s: float) -> None:
-        """Say how far it has published."""
-        with self.lock:
-            heads = self._state.tick(now_s)
-        self.send(heads)
 
     @property
     def _ended(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import socket
 import threading
 import uuid
@@ -69,6 +70,34 @@ _MORE = int(zmq.SNDMORE)
 _NOW = int(zmq.NOBLOCK)
 
 
+_NO_FILES = (errno.EMFILE, errno.ENFILE)
+_FILES_MIN = 32
+"""So many files a role may need that has just begun: sockets, and what libzmq wakes its threads by."""
+
+
+def check_files_left(what: str) -> None:
+    """Raises DafkaError where the process may open hardly any more files. libzmq ends it if it runs out of them
+    while it begins."""
+    held: list[int] = []
+    try:
+        for _ in range(_FILES_MIN):
+            held.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        raise DafkaError(unopened(what, error)) from error
+    finally:
+        for one in held:
+            os.close(one)
+
+
+def unopened(what: str, error: Exception) -> str:
+    """The line about a role that cannot begin because its process may have no more of something."""
+    said = error.strerror if isinstance(error, OSError | zmq.ZMQError) else str(error)
+    return (
+        f"{what} cannot be opened: {said}; close others of this process, or allow it more open files and threads "
+        "(`ulimit -n`, `ulimit -u`)"
+    )
+
+
 def no_message(role: str, error: Exception) -> str:
     """The line about a message that is none of Dafka's."""
     return (
@@ -91,6 +120,7 @@ class Role(ClosedAtExit):
     def __init__(
         self, name: str, address: str, config: DafkaConfig, prefixes: Iterable[bytes], *, hears: bool, by_peer: bool
     ) -> None:
+        check_files_left(f"a {name}")
         self._keys = load_keys(config.curve)
         self.address = address
         self.invalid_frames = 0
@@ -110,12 +140,8 @@ class Role(ClosedAtExit):
         self._poller = zmq.Poller()
         self._control = zmq.Poller()
         self._subscribers: dict[str, zmq.Socket[bytes]] = {}
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        if by_peer:
-            self._context.set(zmq.MAX_SOCKETS, _SOCKETS_MAX)
         self._sockets: list[zmq.Socket[bytes]] = []
-        self._gate = None if self._keys is None else PeerGate(self._context, self._keys)
+        self._gate: PeerGate | None = None
         beacon = config.beacon
         self._discovery = DiscoveryState(
             address,
@@ -123,10 +149,16 @@ class Role(ClosedAtExit):
             timeout_s=beacon.timeout / 1000,
             allowed=("",) if self._keys is None else self._keys.allowed,
         )
+        self._wake_in, self._wake_out = _wake_pair(f"a {name}")
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        if by_peer:
+            self._context.set(zmq.MAX_SOCKETS, _SOCKETS_MAX)
         try:
             self._open(hears)
         except zmq.ZMQError as error:
             self._release()
+            if error.errno in _NO_FILES:
+                raise DafkaError(unopened(f"a {name}", error)) from error
             towers = ", ".join((*beacon.sub_address, *beacon.pub_address))
             raise DafkaError(f"a {name} cannot connect to towers at {towers}: {error}") from error
         self._thread = background(f"dafka-{name}", self._run)
@@ -210,8 +242,12 @@ class Role(ClosedAtExit):
             send(content)
 
     def start(self) -> None:
-        """Begin, once the subclass is complete."""
-        self._thread.start()
+        """Begin, once the subclass is complete. Raises DafkaError where there can be no more threads."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._release()
+            raise DafkaError(unopened(f"a {self._name}", error)) from error
 
     def subscribe(self, prefixes: Iterable[bytes]) -> None:
         """Subscribe to more at everybody, on the role's thread."""
@@ -221,6 +257,8 @@ class Role(ClosedAtExit):
                 subscriber.setsockopt(zmq.SUBSCRIBE, prefix)
 
     def _open(self, hears: bool) -> None:
+        if self._keys is not None:
+            self._gate = PeerGate(self._context, self._keys)
         self._publisher = self._socket(zmq.XPUB if hears else zmq.PUB)
         self._send = super(zmq.Socket, self._publisher).send  # without what is for other kinds: half of a frame's time
         if hears:
@@ -296,8 +334,7 @@ class Role(ClosedAtExit):
         poller = self._poller if self.is_listening() else self._control
         ready = dict(poller.poll(int(_TICK_S * 1000)))
         if self._publisher in ready:  # before anything is sent: it says in which form
-            for frames in _waiting(self._publisher):
-                self._hear_subscription(frames)
+            self._hear_subscriptions()
         if self._wake_in.fileno() in ready:
             with self.lock:
                 self._wake_in.recv(64)
@@ -322,13 +359,16 @@ class Role(ClosedAtExit):
             if in_batches >= MESSAGES_MAX:
                 break
         if messages := self._decoder.taken():
+            if self._by_peer:  # who had ended before one of these came, is known to have
+                self._hear_subscriptions()
             self.on_messages(messages, peer, SYSTEM_CLOCK.monotonic_s())
 
-    def _hear_subscription(self, frames: Frames) -> None:
-        try:
-            self.on_subscription(decode_subscription(frames[0]))
-        except FrameInvalid as error:
-            self._count_invalid(error)
+    def _hear_subscriptions(self) -> None:
+        for frames in _waiting(self._publisher):
+            try:
+                self.on_subscription(decode_subscription(frames[0]))
+            except FrameInvalid as error:
+                self._count_invalid(error)
 
     def _count_invalid(self, error: Exception) -> None:
         """Somebody has sent what is none of Dafka's: it is said once, and counted from then on."""
@@ -432,6 +472,14 @@ class Role(ClosedAtExit):
         self._context.term()
         self._wake_in.close()
         self._wake_out.close()
+
+
+def _wake_pair(what: str) -> tuple[socket.socket, socket.socket]:
+    """Two ends by which a role is woken. Raises DafkaError."""
+    try:
+        return socket.socketpair()
+    except OSError as error:
+        raise DafkaError(unopened(what, error)) from error
 
 
 def _waiting(source: zmq.Socket[bytes]) -> Iterable[Frames]:

@@ -15,7 +15,7 @@ from scribengin.base.threads import background
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.curve import load_keys
 from scribengin.dafka.curve.gate import PeerGate, fingerprint_in
-from scribengin.dafka.role import no_message
+from scribengin.dafka.role import check_files_left, no_message, unopened
 from scribengin.dafka.state import endpoint_of
 from scribengin.dafka.wire import WELCOME, decode_beacon, encode_peer
 from scribengin.errors import DafkaClosed, DafkaError, FrameInvalid
@@ -29,28 +29,34 @@ _ANYWHERE = ("192.0.2.1", 9)
 
 class DafkaTower(ClosedAtExit):
     """Listens from when it is made until `close`. `sub_address` and `pub_address`: where, with the ports it has got.
-    Raises ConfigInvalid for keys that cannot be read, and DafkaError for an address that is taken."""
+    Raises ConfigInvalid for keys that cannot be read, and DafkaError for an address that is taken, or where its process
+    may have no more files or threads."""
 
     def __init__(self, config: DafkaConfig | None = None) -> None:
         self._config = config or DafkaConfig()
+        check_files_left("a tower")
         keys = load_keys(self._config.curve)
         self.invalid_frames = 0
         """Messages that were no beacons."""
         self.failure: BaseException | None = None
         self._closing = False
-        self._host = way_out() if self._config.is_for_other_machines else None
         tower = self._config.tower
+        self._gate: PeerGate | None = None
+        self._sockets: list[zmq.Socket[bytes]] = []
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._gate = None if keys is None else PeerGate(self._context, keys)
-        self._beacons = self._context.socket(zmq.XSUB)
-        self._peers = self._context.socket(zmq.XPUB)
+        self._thread = background("dafka-tower", self._run)
         try:
+            self._host = way_out() if self._config.is_for_other_machines else None
+            self._gate = None if keys is None else PeerGate(self._context, keys)
+            self._beacons, self._peers = self._socket(zmq.XSUB), self._socket(zmq.XPUB)
             self._listen()
+            self._thread.start()
         except zmq.ZMQError as error:
             self._release()
             raise DafkaError(f"a tower cannot listen on {tower.sub_address}, {tower.pub_address}: {error}") from error
-        self._thread = background("dafka-tower", self._run)
-        self._thread.start()
+        except (OSError, RuntimeError) as error:  # no more files, or threads
+            self._release()
+            raise DafkaError(unopened("a tower", error)) from error
 
     @property
     def refused_peers(self) -> int:
@@ -73,13 +79,18 @@ class DafkaTower(ClosedAtExit):
             (self._beacons, self._config.tower.sub_address),
             (self._peers, self._config.tower.pub_address),
         ):
-            one.setsockopt(zmq.LINGER, 0)
             if self._gate is not None:
                 self._gate.guard(one)
             one.bind(address)
         self.sub_address = self._beacons.getsockopt_string(zmq.LAST_ENDPOINT)
         self.pub_address = self._peers.getsockopt_string(zmq.LAST_ENDPOINT)
         self._beacons.send(b"\x01")  # an XSUB socket subscribes by a message: to everything
+
+    def _socket(self, kind: int) -> zmq.Socket[bytes]:
+        made = self._context.socket(kind)
+        made.setsockopt(zmq.LINGER, 0)
+        self._sockets.append(made)
+        return made
 
     def _run(self) -> None:
         try:
@@ -117,8 +128,8 @@ class DafkaTower(ClosedAtExit):
             self._peers.send_multipart(encode_peer(peer))
 
     def _release(self) -> None:
-        self._beacons.close(linger=0)
-        self._peers.close(linger=0)
+        for one in self._sockets:
+            one.close()
         if self._gate is not None:
             self._gate.close()
         self._context.term()

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from scribengin.dafka.wire import DirectBatch, LiveBatch, LiveRecord, Subscription, topic_prefix
+from scribengin.dafka.wire import DirectBatch, DirectRecord, LiveBatch, LiveRecord, Subscription, topic_prefix
 
 _REQUESTERS_MAX = 100_000
+_LEFT_MAX = 10_000
 
 
 class Audience:
@@ -52,3 +53,36 @@ class Audience:
             self._requesters[requester] = count
         else:
             self._requesters.pop(requester, None)
+
+
+class Attendance:
+    """Whose connections to a role have ended, by what they have subscribed to for themselves: what they fetch. Stores
+    do so, those of C, too, and a connection that ends, ends its subscriptions. Of who was never heard, nothing is
+    known."""
+
+    def __init__(self) -> None:
+        self._here: Counter[str] = Counter()
+        self._left: dict[str, None] = {}
+        """Those that were here before. So many are remembered: the oldest are forgotten."""
+
+    def has_left(self, peer: str) -> bool:
+        """Whether it was here before, and is not any more."""
+        return peer in self._left
+
+    def heard(self, heard: Subscription) -> bool:
+        """Told every subscription, and every end of one. Whether somebody is back who had left."""
+        peer = heard.address_of(DirectRecord)
+        if peer is None:
+            return False
+        here = self._here[peer] + (1 if heard.begins else -1)
+        if here > 0:
+            if peer in self._here or len(self._here) < _REQUESTERS_MAX:
+                self._here[peer] = here
+            was_away = peer in self._left
+            self._left.pop(peer, None)
+            return was_away
+        self._here.pop(peer, None)
+        self._left[peer] = None
+        if len(self._left) > _LEFT_MAX:
+            del self._left[next(iter(self._left))]
+        return False

@@ -5,6 +5,10 @@ A record is kept until `acks_min` different stores have acknowledged it. Lives o
 go of before stays so. What is fetched comes from what is kept, by sequence: whatever was acknowledged meanwhile, the
 bytes under a sequence are those that were published under it.
 
+An acknowledgement does not say whose it is: it counts as that of the peer whose socket it came from. Such a socket
+connects again by itself, and another store may listen there by then. So a peer that listens to this producer no more
+(`Attendance`) does not count: it has ended, and who acknowledges in its name is somebody else.
+
 Records that wait to be sent go together in one frame, if whoever listens takes that (`Audience`).
 """
 
@@ -14,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from scribengin.base.text.counting import many, which
-from scribengin.dafka.state.audience import Audience
+from scribengin.dafka.state.audience import Attendance, Audience
 from scribengin.dafka.state.instructions import DafkaPartition, Send
 from scribengin.dafka.state.kept import KeptRecords, PublishTimes
 from scribengin.dafka.wire import (
@@ -74,6 +78,7 @@ class ProducerState:
         self._published = published
         self._batches = batches
         self._audience = Audience(partition.subject)
+        self._attendance = Attendance()
         self._acks_min = acks_min
         self._records_max = records_max
         self._head_interval_s = head_interval_s
@@ -133,6 +138,8 @@ class ProducerState:
     def subscription(self, heard: Subscription) -> list[Send]:
         """Somebody listens from now on, or does not any more."""
         self._audience.heard(heard)
+        if self._attendance.heard(heard) and self._acked_by:
+            self._release()
         return []
 
     def message(self, message: Message, store: str) -> list[Send]:
@@ -186,10 +193,15 @@ class ProducerState:
                 return
             end = self.next
         self._acked_by[store] = max(end, self._acked_by.get(store, 0))
+        self._release()
+
+    def _release(self) -> None:
+        """Let go of what enough stores have."""
         have: dict[str, int] = {}
         for address, at in self._acked_by.items():
-            one = address[:STORE_CHARS]
-            have[one] = max(at, have.get(one, 0))
+            if not self._attendance.has_left(address):
+                one = address[:STORE_CHARS]
+                have[one] = max(at, have.get(one, 0))
         by_stores = sorted(have.values(), reverse=True)
         enough = by_stores[self._acks_min - 1] if len(by_stores) >= self._acks_min else 0
         if enough > self.acked:

@@ -32,7 +32,11 @@ class DafkaStore(ClosedAtExit):
         config = config or DafkaConfig()
         self._logs = StoredPartitions(namespace, prefix, log_config, take_over=take_over, batches=config.batches)
         self._writer = StoreWriter(self._logs, config)
-        self._reader = StoreReader(self._logs, config)
+        try:
+            self._reader = StoreReader(self._logs, config)
+        except BaseException:
+            self._writer.close()
+            raise
 
     @property
     def address(self) -> str:

@@ -28,6 +28,7 @@ from scribengin.base.model import Descriptor, from_node_name, indented
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.paths import DataflowPaths
 from scribengin.errors import DescriptorUnreadable
+from scribengin_registry.client import operation_bytes
 from scribengin_registry.compare_and_set import RACES
 from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set
 from scribengin_registry.errors import NodeMissing
@@ -128,7 +129,8 @@ def _by_page(pages: Sequence[_Page], streams: Iterable[str]) -> list[tuple[int |
 def _found(
     registry: Registry, nodes: DataflowPaths, source: str, streams: Iterable[str]
 ) -> tuple[dict[str, CommitLog], list[Operation]]:
-    """What stands in the commit logs of these streams, and how their nodes go."""
+    """What stands in the commit logs of these streams, and how their nodes go: as much as is moved at once. One that
+    says more by itself keeps its nodes, and holds up none of the others."""
     logs: dict[str, CommitLog] = {}
     deletions: list[Operation] = []
     left = _MOVED_BYTES_MAX
@@ -137,17 +139,22 @@ def _found(
         node, log = registry.find(path), registry.find(paths.commit_log(path))
         if node is None or node.children_count > (log is not None):  # somebody has it
             continue
+        moved: dict[str, CommitLog] = {}
         if log is not None:
             with suppress(DescriptorUnreadable):
-                logs[stream] = CommitLog.from_bytes(log.data, path=paths.commit_log(path))
-            if stream not in logs or logs[stream].prepared is not None:
-                logs.pop(stream, None)
+                moved[stream] = CommitLog.from_bytes(log.data, path=paths.commit_log(path))
+            if stream not in moved or moved[stream].prepared is not None:
                 continue
-            deletions.append(Delete(paths.commit_log(path), log.version))
-        deletions.append(Delete(path))
-        left -= 3 * len(path) + (0 if log is None else len(log.data))
+        gone = [] if log is None else [Delete(paths.commit_log(path), log.version)]
+        gone.append(Delete(path))
+        needed = sum(map(operation_bytes, gone)) + (0 if log is None else len(log.data))
+        if needed > _MOVED_BYTES_MAX:
+            continue
+        left -= needed
         if left < 0:
             break
+        logs |= moved
+        deletions += gone
     return logs, deletions
 
 

@@ -198,6 +198,32 @@ def test_what_goes_at_once_fits_into_a_transaction(view: DataflowView, monkeypat
     assert len(gone_streams(view.registry, view.dataflow, "flights")) == 12
 
 
+def test_one_that_says_too_much_keeps_its_nodes_and_holds_up_no_other(
+    view: DataflowView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken along as the last one, however long it was: that had no end where no transaction took it."""
+    monkeypatch.setattr(gone, "PAGE_BYTES_MAX", 3_000)
+    monkeypatch.setattr(gone, "_CHANGED_BYTES_MAX", 4_500)
+    monkeypatch.setattr(gone, "_MOVED_BYTES_MAX", 2_500)
+    names = [f"P{number}" for number in range(10)]
+    for name in names:
+        read(view, name)
+        together(view)
+    sizes = sizes_of_changes(view, monkeypatch)
+    long = {"P0": "x" * 5_000, "P1": "y" * 1_200, "P2": "z" * 1_200}
+    for generation, (name, at) in enumerate(long.items(), start=2):
+        read(view, name, generation, at=at)
+    for left in (2, 1, 1):
+        together(view)
+        assert len(streams_with_nodes(view)) == left
+    assert streams_with_nodes(view) == ["P0"]
+    assert max(sizes) <= 4_500
+    said = {name: log.position for name, log in gone_streams(view.registry, view.dataflow, "flights").items()}
+    assert said == {name: {"at": long[name] if name in ("P1", "P2") else 5} for name in names}
+    owner = owned(view, "worker-1/e/9", 9, "P0")
+    assert owner.logs[source_log(view, "P0")].position == {"at": long["P0"]}
+
+
 def test_a_stream_that_comes_and_goes_has_one_entry(view: DataflowView, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gone, "PAGE_BYTES_MAX", 400)  # each has a page of its own
     for number in range(3):

@@ -13,6 +13,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dafka import (
     AsyncDafkaConsumer,
     AsyncDafkaProducer,
+    DafkaConfig,
     DafkaConsumer,
     DafkaPartition,
     DafkaProducer,
@@ -20,12 +21,14 @@ from scribengin.dafka import (
     DafkaTower,
 )
 from scribengin.dafka.state import ProducerState, SinceLimits
+from scribengin.dafka.store.logs import StoredPartitions
+from scribengin.dafka.store.writer import StoreWriter
 from scribengin.dafka.wire import Fetch, FindTime
 from scribengin.errors import DafkaClosed, OwnershipAcquireFailed, RecordsGone, TimeUnknown
 from scribengin.log import LogNamespace
 from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.waiting import wait_until
-from tests.integration.dafka.dafka_roles import LISTENING, config_of, read
+from tests.integration.dafka.dafka_roles import LISTENING, config_of, next_role_listens_at, read
 
 
 @pytest.fixture
@@ -166,6 +169,30 @@ def test_a_store_that_is_started_again_is_no_second_one(tower: DafkaTower, logs:
         assert not published.done()
         with DafkaStore(logs, config), DafkaStore(logs, config, prefix="two"):
             assert published.result(60) == range(100)
+
+
+def test_a_store_on_the_port_of_another_that_has_ended_does_not_count_as_that_one_before_it_is_told_of(
+    tower: DafkaTower, logs: LogNamespace
+) -> None:
+    """The producer's socket to the one that has ended connects to it by itself, and for an hour nobody else does."""
+    config = config_of(tower, producer={"min_acks": 2, "terminate_unacked": True})
+    beacon = config.beacon.model_copy(update={"timeout": 3_600_000})
+    with DafkaProducer("flights", config.model_copy(update={"beacon": beacon})) as producer:
+        with DafkaStore(logs, config, prefix="ended") as ended:
+            wait_until(lambda: ended.address in producer.peers)
+        with DafkaStore(logs, config) as store:
+            published = producer.publish_many(contents(0, 100))
+            wait_until(lambda: store.address in producer._state._acked_by)
+        assert producer._state._acked_by == {store.address: 100}
+        with DafkaTower(LISTENING) as elsewhere:
+            heard = {"sub_address": elsewhere.sub_address, "pub_address": tower.pub_address}
+            untold = DafkaConfig.model_validate({"beacon": {**heard, "interval": 100}})
+            with next_role_listens_at(ended._writer.endpoint):
+                again = StoreWriter(StoredPartitions(logs, "dafka", None, take_over=False, batches=True), untold)
+            with again:
+                wait_until(lambda: producer._state._acked_by.get(ended.address) == 100)
+                assert again.address not in producer.peers
+                assert not published.done()
 
 
 def test_a_store_takes_what_it_has_missed_of_a_dead_producer_from_another(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scribengin.dafka.state import DafkaPartition, ProducerState, Send
+from scribengin.dafka.state.audience import Attendance
 from scribengin.dafka.wire import (
     DirectBatch,
     DirectHead,
@@ -175,6 +176,52 @@ def test_lives_of_one_store_count_once() -> None:
     assert state.acked == 7
     acknowledge(state, 9, OTHER_STORE)
     assert state.acked == 8
+
+
+def listens(state: ProducerState, store: str, *, begins: bool = True) -> None:
+    """As stores do, those of C, too: to what they will fetch."""
+    state.subscription(Subscription(begins, topic_prefix(DirectRecord, store, exact=False)))
+
+
+def test_who_acknowledges_on_the_port_of_a_store_that_has_ended_is_not_taken_for_that_one() -> None:
+    """A socket connects again by itself, to whoever listens there by then: here to the second life of another store,
+    which nobody has told of yet, and whose first life counts already."""
+    state = producer(acks_min=2)
+    publish(state, 10)
+    for store in (STORE, OTHER_STORE):
+        listens(state, store)
+    acknowledge(state, 4, STORE)
+    acknowledge(state, 9, OTHER_STORE)
+    assert state.acked == 5
+    listens(state, STORE, begins=False)
+    acknowledge(state, 9, STORE)
+    assert state.acked == 5
+
+
+def test_a_store_whose_connection_was_lost_counts_again_when_it_is_back() -> None:
+    """A C store acknowledges nothing a second time."""
+    state = producer(acks_min=2)
+    publish(state, 10)
+    for begins in (True, True, False):  # the new connection may be heard of before the end of the old one
+        listens(state, STORE, begins=begins)
+    listens(state, OTHER_STORE)
+    acknowledge(state, 4, STORE)
+    acknowledge(state, 9, OTHER_STORE)
+    assert state.acked == 5
+    listens(state, STORE, begins=False)
+    acknowledge(state, 9, STORE)
+    assert state.acked == 5
+    listens(state, STORE)
+    assert state.acked == 10
+
+
+def test_of_those_that_have_left_so_many_are_remembered() -> None:
+    attendance = Attendance()
+    names = [f"{number:032X}" for number in range(10_002)]
+    for begins in (True, False):
+        for name in names:
+            attendance.heard(Subscription(begins, topic_prefix(DirectRecord, name, exact=False)))
+    assert [attendance.has_left(name) for name in (*names[:3], names[-1])] == [False, False, True, True]
 
 
 @pytest.mark.parametrize(("resumed", "acked"), [(True, 10), (False, 0)])
