@@ -22,7 +22,7 @@ from scribengin.dataflow.registry.config_node import as_json, config_from_bytes,
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, ConfigEdit, DataflowStatus
 from scribengin.dataflow.registry.edit_log import config_of_version, edited_since, until_written, write_edit
 from scribengin.dataflow.registry.view import DataflowView, Versioned
-from scribengin.dataflow.tasks import idle_workers
+from scribengin.dataflow.tasks import crowding
 from scribengin.errors import ConfigInvalid, DataflowBusy
 from scribengin.operations.lifecycle import Change, author, refuse_without_master
 from scribengin.operations.submit.memory import with_other_needs, with_room
@@ -128,11 +128,7 @@ def refuse_unmeant(view: DataflowView, before: DataflowConfig, config: DataflowC
     """What only `force` does. Raises DataflowBusy as `refuse_reordering`, and ConfigInvalid for more workers on one
     machine than the tasks can use: more than there were before."""
     refuse_reordering(view, before, config)
-    if config.workers <= before.workers:
-        return
-    asked = config.tasks if config.tasks != before.tasks else None
-    why = idle_workers(config, view.status().tasks_total if asked is None else asked)
-    if why is not None:
+    if config.workers > before.workers and (why := crowding(before, config, view.status().tasks_total)) is not None:
         raise ConfigInvalid(why)
 
 
