@@ -57,6 +57,14 @@ def idle_workers(config: DataflowConfig, tasks: int, *, submitted: bool = True) 
     )
 
 
+def crowding(before: DataflowConfig, config: DataflowConfig, tasks_total: int) -> str | None:
+    """Why an edit that makes the workers more has too many for one machine, where the dataflow has so many tasks."""
+    if config.workers <= before.workers:
+        return None
+    asked = config.tasks if config.tasks != before.tasks else None
+    return idle_workers(config, tasks_total if asked is None else asked)
+
+
 def stream_key(stream: SourceStreamDescriptor) -> StreamKey:
     """What a stream is known by."""
     return (stream.source, stream.name)

@@ -93,7 +93,8 @@ class DataflowWatcher:
         except ConfigInvalid as refusal:
             error = shortened(str(refusal), _REFUSAL_MAX)  # it names everything that is wrong, and a node takes so much
         reordered = None if config is None else self._reordering(found.version, config)
-        return ev.ConfigEdited(found.version, config, error, found.node.modified_ms, found.numbers, reordered)
+        crowded = None if config is None else self._view.hand_crowding(config, found.version)
+        return ev.ConfigEdited(found.version, config, error, found.node.modified_ms, found.numbers, reordered, crowded)
 
     def _reordering(self, version: int, config: DataflowConfig) -> str | None:
         """Why a reader might see records out of order with that many tasks. Not of an edit that a command has written:

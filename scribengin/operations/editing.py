@@ -18,11 +18,11 @@ from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edges import reordering
 from scribengin.dataflow.edits import EditPlan, plan_edit, streams_left, with_wishes
-from scribengin.dataflow.registry.config_node import as_json, half_deleted
+from scribengin.dataflow.registry.config_node import as_json, config_from_bytes, half_deleted
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, ConfigEdit, DataflowStatus
 from scribengin.dataflow.registry.edit_log import config_of_version, edited_since, until_written, write_edit
 from scribengin.dataflow.registry.view import DataflowView, Versioned
-from scribengin.dataflow.tasks import idle_workers
+from scribengin.dataflow.tasks import crowding
 from scribengin.errors import ConfigInvalid, DataflowBusy
 from scribengin.operations.lifecycle import Change, author, refuse_without_master
 from scribengin.operations.submit.memory import with_other_needs, with_room
@@ -80,10 +80,19 @@ def replace_config(
     if not force:
         refuse_unmeant(view, found.value, config)
     plan = plan_edit(found.value, config, running=view.has_workers())
-    if config == found.value and view.registry.find(view.paths.config) is not None:
+    if config == found.value and _stands(view, config):
         return EditResult(found.version, plan, written=False)
     version = write_edit(view, config, found.version, author=by or author(), at_ms=SYSTEM_CLOCK.now_ms())
     return EditResult(version, plan, written=True)
+
+
+def _stands(view: DataflowView, config: DataflowConfig) -> bool:
+    """Whether the node holds it. What was refused may stand there in its place, or nothing at all."""
+    node = view.registry.find(view.paths.config)
+    try:
+        return node is not None and config_from_bytes(node.data, view.paths.config) == config
+    except ConfigInvalid:
+        return False
 
 
 def rolled_back(view: DataflowView, version: int) -> ConfigChange:
@@ -119,11 +128,7 @@ def refuse_unmeant(view: DataflowView, before: DataflowConfig, config: DataflowC
     """What only `force` does. Raises DataflowBusy as `refuse_reordering`, and ConfigInvalid for more workers on one
     machine than the tasks can use: more than there were before."""
     refuse_reordering(view, before, config)
-    if config.workers <= before.workers:
-        return
-    asked = config.tasks if config.tasks != before.tasks else None
-    why = idle_workers(config, view.status().tasks_total if asked is None else asked)
-    if why is not None:
+    if config.workers > before.workers and (why := crowding(before, config, view.status().tasks_total)) is not None:
         raise ConfigInvalid(why)
 
 

@@ -412,7 +412,8 @@ def start_again(view: DataflowView, home: Path, by: str | None = None) -> None:
     """Have a dataflow that has ended, or lost all its masters, run again. It goes on at its positions. `by` is who has
     it start; default: who runs this process.
 
-    Raises DataflowNotFound, DataflowBusy (it runs), LauncherError.
+    Raises DataflowNotFound, DataflowBusy (it runs), LauncherError. ConfigInvalid: another client has written more
+    workers into its config than there is work for, and a master would take them for meant after this edit.
     """
     status = view.status()
     if status.state == "deleting":
@@ -426,6 +427,9 @@ def start_again(view: DataflowView, home: Path, by: str | None = None) -> None:
             f"dataflow '{view.dataflow}' is {status.state} and has no master just now, but {there[0]} runs and stands "
             f"for election as soon as it can: wait, or `scribengin kill {view.dataflow}` first"
         )
+    found = view.config_to_edit()
+    if (why := view.hand_crowding(found.value, found.version)) is not None:
+        raise ConfigInvalid(why)
     set_desired_state(view, "running", by)
     launch_master(view.registry, view.dataflow, home)
 

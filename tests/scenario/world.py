@@ -157,14 +157,14 @@ class World:
     def do_edit(self, _: str, options: list[str]) -> list[str]:
         self.edited_version += 1
         values: dict[str, Any] = dict(option.split("=") for option in options)
-        reordering = values.pop("reordering", None)
+        refused = {why: values.pop(why, None) for why in ("reordering", "crowding")}
         edited = self.config.model_dump()
         for key, text in values.items():
             *above, last = key.split(".")
             within = functools.reduce(lambda level, name: level.setdefault(name, {}), above, edited)
             within[last] = int(text) if text.isdigit() else text or None
         config = DataflowConfig.parse(edited, source="the transcript")
-        return self._happen(ev.ConfigEdited(self.edited_version, config, reordering=reordering))
+        return self._happen(ev.ConfigEdited(self.edited_version, config, **refused))
 
     def do_spoil(self, _: str, words: list[str]) -> list[str]:
         self.edited_version += 1

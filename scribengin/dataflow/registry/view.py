@@ -50,7 +50,7 @@ from scribengin.dataflow.registry.descriptors import (
 from scribengin.dataflow.registry.gone_streams import gone_ones, gone_streams
 from scribengin.dataflow.registry.numbers import Numbers, first_numbers
 from scribengin.dataflow.registry.paths import DataflowPaths
-from scribengin.dataflow.tasks import task_name
+from scribengin.dataflow.tasks import WORKERS_UNASKED_MAX, crowding, task_name
 from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable, ResourceTaken
 from scribengin_registry.compare_and_set import LookAgain, compare_and_set, win_race
 from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set, Watch
@@ -288,6 +288,15 @@ class DataflowView:
         in_force = self._node(self.paths.config_in_force)
         accepted = ConfigInForce.from_bytes(in_force.data, path=self.paths.config_in_force)
         return ConfigNode(node, version_base_of(node, in_force, accepted), accepted)
+
+    def hand_crowding(self, config: DataflowConfig, version: int) -> str | None:
+        """Why `config`, which stands in the node at that version, has more workers than there is work for on one
+        machine. Not of an edit that a command has written: it has asked the same before, or was told to go ahead."""
+        if config.workers <= WORKERS_UNASKED_MAX:
+            return None
+        why = crowding(self.config_in_force().value, config, self.status().tasks_total)
+        edit = None if why is None else self.edit(version)
+        return why if edit is None or edit.author is None else None
 
     def masters(self) -> int:
         """How many masters stand for the election just now. Raises DataflowNotFound."""

@@ -63,8 +63,8 @@ class DataflowSnapshot:
 @dataclass(frozen=True, slots=True)
 class ConfigEdited:
     """The `config` node holds this at this version, since `at_ms`. `config` is None when it cannot be read, and
-    `error` says why. `reordering`: why its number of tasks is none for a dataflow that runs, if no command has asked
-    for that."""
+    `error` says why. `reordering`: why its number of tasks is none for a dataflow that runs, `crowding`: why its
+    number of workers is none for one machine; if no command has asked for that."""
 
     version: int
     config: DataflowConfig | None
@@ -72,6 +72,7 @@ class ConfigEdited:
     at_ms: int = 0
     numbers: ConfigVersionBase | None = None
     reordering: str | None = None
+    crowding: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,8 +212,9 @@ class MasterState:
             plan = plan_edit(self.config, event.config, running=bool(self.pool.workers))
             left = streams_left(self.config, event.config, self.tasks.values())
             plan = plan if plan.refusal is not None or left is None else replace(plan, refusal=left)
-        if event.reordering is not None and self._ran and plan.refusal is None:
-            plan = replace(plan, refusal=event.reordering)
+        unasked = event.reordering if event.reordering is not None and self._ran else event.crowding
+        if unasked is not None and plan.refusal is None:
+            plan = replace(plan, refusal=unasked)
         if plan.refusal is not None or event.config is None:
             self._refuse(event, plan)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,15 @@ import pytest
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.registry.config_node import config_to_bytes
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ConfigInvalid, SourceMissing
 from scribengin.log import LogNamespace
+from scribengin.master.state.events import ConfigEdited
+from scribengin.master.watching import DataflowWatcher
 from scribengin.operations.editing import edit_config, replace_config
+from scribengin.operations.lifecycle import start_again
 from scribengin.operations.submit.explain import explain
 from scribengin.spark.transform.spec import CheckedPlan
 from scribengin.testing.memory.disk import MemoryDisk
@@ -78,6 +83,46 @@ def test_an_edit_of_any_kind_is_refused_before_it_is_written(registry: MemoryReg
     assert page.check("flow", text, 0)["error"] == WORDS
     assert flow.config().version == 0
     assert edit_config(flow, workers(5000), force=True).written
+
+
+def by_hand(view: DataflowView, count: int, **more: Any) -> None:
+    config = workers(count, **more)(view.config_in_force().value)
+    view.registry.set(view.paths.config, config_to_bytes(config))
+
+
+def seen_by_a_master(view: DataflowView) -> str | None:
+    edited = DataflowWatcher(view, lambda _: None).config()
+    assert isinstance(edited, ConfigEdited)
+    return edited.crowding
+
+
+def test_a_master_is_told_of_a_hand_s_edit_and_takes_a_command_s_for_meant(registry: MemoryRegistry) -> None:
+    flow = submitted(registry, tasks=20)
+    by_hand(flow, 41)
+    assert "'flow' has 20 tasks" in (seen_by_a_master(flow) or "")
+    for count, more in ((40, {}), (100, {"tasks": 50})):
+        by_hand(flow, count, **more)
+        assert seen_by_a_master(flow) is None
+    edit_config(flow, workers(5000), force=True)
+    assert seen_by_a_master(flow) is None
+
+
+def test_a_hand_may_leave_as_many_as_there_were(registry: MemoryRegistry) -> None:
+    flow = submitted(registry, workers=100)
+    by_hand(flow, 100, stalled_after_s=5.0)
+    assert seen_by_a_master(flow) is None
+
+
+def test_start_does_not_make_a_hand_s_edit_its_own(registry: MemoryRegistry, tmp_path: Path) -> None:
+    """It writes the config again, so a master would take all of it for what a command has asked about."""
+    flow = submitted(registry, desired_state="stopped")
+    flow.set_status(flow.status().model_copy(update={"state": "stopped"}))
+    by_hand(flow, 5000)
+    with pytest.raises(ConfigInvalid) as refused:
+        start_again(flow, tmp_path)
+    assert str(refused.value) == WORDS
+    assert flow.config().value.desired_state == "stopped"
+    assert flow.config().version == 1
 
 
 def test_each_task_may_have_a_worker_and_one_in_reserve(registry: MemoryRegistry) -> None:

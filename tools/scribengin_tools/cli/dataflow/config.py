@@ -169,7 +169,8 @@ def tell(view: DataflowView, edited: EditResult) -> None:
     if not edited.written:
         print(f"the config of '{name}' is like that already (version {edited.version})")
         return
-    print(f"version {edited.version} of the config of '{name}': {edited.plan.line}", flush=True)
+    what = edited.plan.line if edited.plan.changes else "what is in force is written there again"
+    print(f"version {edited.version} of the config of '{name}': {what}", flush=True)
     tell_secrets(view.config().value)
     state = view.status().state
     if state in FINAL_STATES:
