@@ -53,12 +53,12 @@ from scribengin.log.retention.holds import RegisteredReaders, RetentionHold, rec
 from scribengin.log.retention.maintenance import LogMaintenance
 from scribengin.log.retention.offloading import offload_segments
 from scribengin.log.retention.truncation import Purged, purge_log, truncate_log
+from scribengin.log.scan.recovery import StagedLookup, commit_log_lookup, commit_log_path, recover_unfinished
 from scribengin.log.store.contract import SegmentName, SegmentStore
 from scribengin.log.store.opening import open_store
 from scribengin.log.write.commit_thread import CommitThread
 from scribengin.log.write.found_copies import segments_there, take_copies
 from scribengin.log.write.limits import WriteLimiter
-from scribengin.log.write.recovery import StagedLookup, commit_log_lookup, commit_log_path, recover_unfinished
 from scribengin.log.write.restored import Restoration, TakenBack, give_up_missing, sort_out
 from scribengin.log.write.segment_chain import SegmentChain
 from scribengin.log.write.senders import Senders, read_senders

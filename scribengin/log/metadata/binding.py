@@ -118,13 +118,22 @@ def bound(registry: Registry, path: str, uri: str, *, anywhere: bool = False) ->
     if store not in (None, descriptor.store):
         raise NamespaceNotBound(f"{uri} is bound to the store '{descriptor.store}', and not to '{store}'")
     if descriptor.moving is not None:
-        raise NamespaceNotBound(
-            f"{uri} is being moved to {descriptor.moving.location}: wait for that, or if whoever did it has died, "
-            f"finish it by {log_command(path, 'bind', '--migrate', descriptor.moving.location)}"
-        )
+        raise NamespaceNotBound(f"{uri} {how_to_end(descriptor, path)}")
     if not anywhere:
         check_machine(descriptor, path)
     return descriptor
+
+
+def how_to_end(descriptor: NamespaceDescriptor, path: str) -> str:
+    """What whoever finds a namespace that is being moved can do, for people."""
+    assert descriptor.moving is not None, "it is being moved"
+    finish, take_back = (
+        log_command(path, "bind", "--migrate", place) for place in (descriptor.moving.location, descriptor.location)
+    )
+    return (
+        f"is being moved to {descriptor.moving.location}: wait for that, or if whoever did it has died, finish it by "
+        f"{finish}, or take it back by {take_back}"
+    )
 
 
 def check_machine(descriptor: NamespaceDescriptor, path: str) -> None:

@@ -1,7 +1,7 @@
 """Becoming the writer of a log: its lock, and a new epoch, in one transaction.
 
 The lock is for politeness: it makes a second writer wait. What is safe is the epoch. From the moment it is raised,
-every change of metadata by the old writer fails; its appends end with the fence (recovery.py).
+every change of metadata by the old writer fails; its appends end with the fence (scan/recovery.py).
 """
 
 from __future__ import annotations

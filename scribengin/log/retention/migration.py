@@ -9,8 +9,11 @@
 6. the node says the new store. The locks go back.
 
 A crash before 3 has changed nothing; files that were copied are compared by the next attempt, and not copied again. A
-crash after it leaves a namespace that nobody opens until somebody does the same again. Nothing of the old place is
-removed: readers that were opened before read on there, up to where it was left.
+crash after it leaves a namespace that nobody opens until somebody does the same again, or takes it back: the old place
+gets another token, and the node names that alone. Nothing of the old place is removed: readers that were opened before
+read on there, up to where it was left.
+
+What is left unfinished between 3 and 4, or in a log that is made there, nobody else could recover: it is done here.
 
 The mistake to avoid: a process that opened the namespace before still has the old store. Its writers have lost their
 locks to us, so their epoch; it finds no token when it is to open another one. What keeps its logs, beside their
@@ -38,6 +41,7 @@ from scribengin.log.metadata.binding import (
     NewPlace,
     check_machine,
     chosen_store,
+    how_to_end,
     session_for,
     told,
 )
@@ -45,6 +49,7 @@ from scribengin.log.metadata.lifecycle import finish_deletion
 from scribengin.log.metadata.segments import LogMetadata, LogOperator, SegmentDescriptor, SegmentsHead
 from scribengin.log.retention.compression import hold_same_bytes
 from scribengin.log.retention.copying import refuse_unfinished, write_copy
+from scribengin.log.scan.recovery import commit_log_lookup, recover_unfinished
 from scribengin.log.store.contract import ASIDE, SegmentName, SegmentStore, SegmentView
 from scribengin.log.store.opening import open_store, store_kind
 from scribengin_registry.contract import Operation, Registry
@@ -73,12 +78,12 @@ def migrate_namespace(
     clock: Clock = SYSTEM_CLOCK,
 ) -> Migrated:
     """Move all logs of a namespace to another place, as `LogNamespace.bind` names one, and bind it there. Again with
-    the same place goes on where it was cut short.
+    the same place goes on where it was cut short; with the place where they were takes it back then.
 
     Whoever has the namespace open opens it again afterwards. Waits `timeout_s` for the writer of each log. Raises
     NamespaceNotBound, StoreElsewhere (the old place is on another machine), StoreNotMounted, OwnershipAcquireFailed (a
     log is being written), LogBusy (or was left unfinished), InconsistentLog (or has files that the registry does not
-    name), DamagedEntry, LogWriteFailed, ConfigInvalid.
+    name), RecoveryRefused (a log that was left unfinished since), DamagedEntry, LogWriteFailed, ConfigInvalid.
     """
     session, path, own = session_for(uri, registry)
     try:
@@ -109,29 +114,38 @@ class _Migration:
         self._timeout_s = timeout_s
         self._clock = clock
         self._there, self._version = self._node()
-        moving = self._there.moving
-        if moving is not None and (moving.store, moving.location) != (wanted.store, wanted.location):
-            raise NamespaceNotBound(f"{path} is being moved to {moving.location}: finish that before")
+        self._begun = self._there.moving is not None
         self._wanted = wanted
         self._moved: dict[str, _Moved] = {}
         self._copied = 0
 
     def run(self, options: BindOptions) -> Migrated:
         there, wanted = self._there, self._wanted
-        if (there.store, there.location) == (wanted.store, wanted.location):
-            return Migrated(there, 0, 0)
+        if _is_at(wanted, there):
+            return Migrated(there if there.moving is None else self._taken_back(), 0, 0)
         check_machine(there, self._path)
-        if there.moving is None:
+        if there.moving is not None and not _is_at(wanted, there.moving):
+            raise NamespaceNotBound(f"{self._path} {how_to_end(there, self._path)}")
+        if not self._begun:
             open_store(there.store, there.location, there.token).check_mounted()
         place = wanted.model_copy(update={"token": store_kind(wanted.store).prepare(wanted.location)})
         self._take_along(place)
         if there.moving != place:
             self._said(self._begin, there.model_copy(update={"moving": place}))
+        self._begun = True
         store_kind(there.store).retire(there.location, there.token)
         self._take_along(place)
         bound = told(NamespaceDescriptor(store=place.store, location=place.location, token=place.token), options)
         self._said(self._end, bound)
         return Migrated(bound, len(self._moved), self._copied)
+
+    def _taken_back(self) -> NamespaceDescriptor:
+        there, kind = self._there, store_kind(self._there.store)
+        check_machine(there, self._path)
+        kind.retire(there.location, there.token)  # first: whoever moves it yet takes that one away, and no other
+        bound = there.model_copy(update={"token": kind.prepare(there.location), "moving": None})
+        self._said(self._end, bound)
+        return bound
 
     def _node(self) -> tuple[NamespaceDescriptor, int]:
         node = self._registry.find(self._path)
@@ -171,9 +185,16 @@ class _Migration:
                 owner = writer_lock.acquire(metadata, self._clock, timeout_s=self._timeout_s, steal=False)
                 self._locks.callback(writer_lock.release, metadata, owner)
                 moved = self._moved[name] = _Moved(owner.directory)
-                if self._there.moving is None:  # else nobody could recover it
+                if self._begun:  # nobody else could recover it
+                    lookup = commit_log_lookup(self._registry, name, self._path)
+                    recover_unfinished(metadata, source, owner, metadata.state(), self._clock, lookup)
+                else:
                     _refuse_unnamed(metadata, source)
             self._copied += copy_files(metadata, source, target, moved.files)
+
+
+def _is_at(wanted: NewPlace, there: NewPlace | NamespaceDescriptor) -> bool:
+    return (there.store, there.location) == (wanted.store, wanted.location)
 
 
 def _refuse_unnamed(metadata: LogMetadata, store: SegmentStore) -> None:

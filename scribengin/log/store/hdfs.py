@@ -39,7 +39,6 @@ from scribengin.errors import (
     LogNotFound,
     LogWriteFailed,
     OutOfRoom,
-    StoreNotMounted,
     StoreUnreachable,
     SystemUnreachable,
 )
@@ -66,6 +65,7 @@ from scribengin.log.store.layout import (
     segments_of,
     slot_of,
 )
+from scribengin.log.store.mark import another_place
 
 WINDOW_BYTES = 8 * 1024 * 1024
 _WHOLE_BYTES_MAX = 2 * 1024 * 1024
@@ -166,11 +166,9 @@ class HdfsSegmentStore(SegmentStore):
             return
         found = self._read_mark()
         if found != self._token:
-            there = "there is none" if found is None else f"it holds {found}"
-            raise StoreNotMounted(
-                f"{self._named(self._root)} is not the directory of this namespace: its file {_MARK} should hold "
-                f"{self._token}, and {there}; is it another cluster? (if it is the right one, write that token there)"
-            )
+            what = f"{self._named(self._root)} is not the directory of this namespace: its file {_MARK}"
+            otherwise = "it is another cluster, or if it is the right one, write that token there"
+            raise another_place(what, self._token, found, otherwise)
 
     def why_unwritable(self) -> str | None:
         return self._files.unwritable(self._root)

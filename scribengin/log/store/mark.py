@@ -81,17 +81,25 @@ def check_mark(directory: Path, token: str) -> None:
     except OSError as error:
         raise StoreNotMounted(f"cannot read {directory / MARK}: {error.strerror}; give this user access") from error
     if found != token:
-        there = "there is none" if found is None else f"it holds {found}"
-        raise StoreNotMounted(
-            f"{directory} is not the directory of this namespace: its file {MARK} should hold {token}, and {there}; "
-            f"mount the disk that belongs there (if it is the right one, write that token into {directory / MARK})"
-        )
+        what = f"{directory} is not the directory of this namespace: its file {MARK}"
+        otherwise = "mount the disk that belongs there, or if it is the right one, write that token into "
+        raise another_place(what, token, found, f"{otherwise}{directory / MARK}")
     strangers = owners - {os.geteuid(), _ROOT}
     if strangers and not _shared(directory):
         raise StoreNotMounted(
             f"{directory}, where this namespace's node leads, belongs to user {min(strangers)}, not to this one: if it "
             f"is right that you share it, name it, or a directory above it, in {STORES_VARIABLE}"
         )
+
+
+def another_place(what: str, token: str, found: str | None, otherwise: str) -> StoreNotMounted:
+    """The error of who finds in a namespace's place `found`, and not its token. One that is written back by hand lets
+    writers that were opened before the logs were moved make new ones there: so that comes last."""
+    there = "there is none" if found is None else f"it holds {found}"
+    return StoreNotMounted(
+        f"{what} should hold {token}, and {there}; open the namespace again: its logs may have been moved (if that "
+        f"ends here, too, {otherwise})"
+    )
 
 
 def _shared(directory: Path) -> bool:

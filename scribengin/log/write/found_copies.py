@@ -33,10 +33,10 @@ from scribengin.log.metadata.segments import (
     WriterEpoch,
 )
 from scribengin.log.scan.audit import wrong_in
+from scribengin.log.scan.recovery import completed
 from scribengin.log.scan.unfinished import Found, scan
 from scribengin.log.store.contract import COLD, PlacedEntry, SegmentName, SegmentStore, Tail
 from scribengin.log.store.index import DamagePlace, walk
-from scribengin.log.write.recovery import completed
 from scribengin.log.write.restored import TAKING, TakenBack, aside_of, label, size_of
 from scribengin_registry.contract import Operation, Set
 

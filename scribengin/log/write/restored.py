@@ -43,10 +43,10 @@ from scribengin.log.metadata.segments import (
     SegmentsHead,
     WriterEpoch,
 )
+from scribengin.log.scan.recovery import StagedLookup, completed
 from scribengin.log.scan.unfinished import Found, Refusal, decide, scan
 from scribengin.log.store.contract import ASIDE, SEGMENT_MAX, PlacedEntry, SegmentName, SegmentStore, Tail
 from scribengin.log.store.index import EntryPlace, walk
-from scribengin.log.write.recovery import StagedLookup, completed
 from scribengin_registry.client import batches
 from scribengin_registry.contract import Delete, Operation
 

@@ -24,8 +24,8 @@ from scribengin.log.format.records import control_entry
 from scribengin.log.format.staged import StagedRange, control_payload
 from scribengin.log.metadata.segments import LogDescriptor, LogMetadata, SegmentDescriptor, SegmentsHead, WriterEpoch
 from scribengin.log.metrics import LogMetrics
+from scribengin.log.scan.recovery import completed
 from scribengin.log.store.contract import PlacedEntry, SegmentAppender, SegmentStore, Tail
-from scribengin.log.write.recovery import completed
 from scribengin_registry.contract import SessionState
 from scribengin_registry.errors import RegistryUnreachable, SessionLost
 

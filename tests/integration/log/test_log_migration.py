@@ -230,10 +230,65 @@ def test_a_namespace_that_is_being_moved_is_opened_by_nobody_and_moved_nowhere_e
         place.migrate(place.ensemble.connect())
     with pytest.raises(NamespaceNotBound, match="--migrate"):
         place.opened()
-    with pytest.raises(NamespaceNotBound, match="finish that"):
+    with pytest.raises(NamespaceNotBound, match="finish it by"):
         place.migrate(to=MemoryDisk(f"third {id(place)}"))
     place.migrate()
     assert place.read() == place.records
+
+
+def left_unfinished(place: Place, log: str, logs: LogNamespace) -> None:
+    """By a writer that dies behind an acknowledged record, in the old place."""
+    writer = logs.open_writer(log)
+    writer.write(b"acknowledged").result(60)
+    writer.abort()
+    assert logs.info(log).head.in_progress
+    place.records[log] = [*place.records.get(log, []), b"acknowledged"]
+
+
+def test_what_was_left_unfinished_while_a_move_lay_cut_short_is_completed_by_its_end(place: Place) -> None:
+    """Whoever had opened the namespace before wrote on, since the old place had its token; and nobody opens it now."""
+    with pytest.raises(Died), at_failpoint("log.unmark:before", die):
+        place.migrate(place.ensemble.connect())
+    left_unfinished(place, "empty", place.logs)
+    place.migrate()
+    assert place.read() == place.records
+
+
+def test_a_log_that_is_made_meanwhile_and_left_unfinished_is_completed_and_taken_along(place: Place) -> None:
+    def make(_stop: str) -> None:
+        if not place.logs.exists("late"):
+            place.logs.create("late")
+            left_unfinished(place, "late", place.logs)
+
+    with at_failpoint("log.migrate_begin:before", make):
+        place.migrate()
+    assert place.read() == place.records
+
+
+@pytest.mark.parametrize("stop", ["log.unmark:before", "log.unmark:after", "log.migrate_end:before"])
+def test_a_move_that_was_cut_short_is_taken_back_by_a_move_to_where_it_was(place: Place, stop: str) -> None:
+    with pytest.raises(Died), at_failpoint(stop, die):
+        place.migrate(place.ensemble.connect())
+    with pytest.raises(NamespaceNotBound, match=rf"take it back by .*--migrate '?{place.old.name}"):
+        place.opened()
+    place.migrate(to=place.old)
+    assert place.opened().descriptor.location == place.old.name
+    assert place.read() == place.records
+    with place.opened().open_writer("empty") as writer:
+        writer.write(b"more").result(60)
+    place.records["empty"].append(b"more")
+    place.migrate()
+    assert place.read() == place.records
+
+
+def test_who_moves_what_is_taken_back_meanwhile_is_told_and_takes_nothing_from_it(place: Place) -> None:
+    def take_back(_stop: str) -> None:
+        place.migrate(place.ensemble.connect(), to=place.old)
+
+    with pytest.raises(NamespaceNotBound, match="by somebody else"), at_failpoint("log.migrate_begin:after", take_back):
+        place.migrate()
+    assert place.read() == place.records
+    place.opened().open_writer("busy/0").close()
 
 
 def stops_of(migrate: Callable[[], object]) -> list[str]:
@@ -265,6 +320,7 @@ def test_a_directory_is_moved_to_another_one(place: Place, tmp_path: Path) -> No
     logs = bound_namespace(registry, tmp_path / "old", "a", config=SMALL)
     records = fill_log(logs, "a", 5)
     migrate_namespace(PATH, tmp_path / "new", registry=registry)
-    with pytest.raises(StoreNotMounted):
+    told = r"open the namespace again: its logs may have been moved \(if that ends here, too, mount .* write that token"
+    with pytest.raises(StoreNotMounted, match=told):
         logs.open_writer("a")
     assert payloads_read(LogNamespace.open(PATH, registry=registry), "a") == records

@@ -29,7 +29,6 @@ from scribengin.errors import (
     LogNotFound,
     LogWriteFailed,
     ScribenginError,
-    StoreNotMounted,
 )
 from scribengin.log.config import LedgerCopies, LogConfig
 from scribengin.log.store.bookkeeper.client import LedgerFenced, Ledgers, LedgerWriter
@@ -48,6 +47,7 @@ from scribengin.log.store.contract import (
     Tail,
 )
 from scribengin.log.store.index import INTERVAL_BYTES, IndexRow
+from scribengin.log.store.mark import another_place
 from scribengin_registry.errors import NodeExists, NodeMissing
 
 DEFAULT_LEDGERS = "/ledgers"
@@ -140,11 +140,8 @@ class BookKeeperSegmentStore(SegmentStore):
         with refusals(f"look at {self._place}"):
             found = self._nodes.token()
         if found != self._token:
-            there = "there is none" if found is None else f"it holds {found}"
-            raise StoreNotMounted(
-                f"{self._place} is not the place of this namespace: its node .namespace should hold {self._token}, and "
-                f"{there}; is it another ZooKeeper?"
-            )
+            what = f"{self._place} is not the place of this namespace: its node .namespace"
+            raise another_place(what, self._token, found, "it is another ZooKeeper")
 
     def why_unwritable(self) -> str | None:
         return None

@@ -87,7 +87,7 @@ def bind(
     """Make a namespace for logs, kept in a directory of this machine or of HDFS, or on BookKeeper.
 
     Once and for all: again with the same directory changes nothing, with another is refused unless --migrate moves the
-    logs there. If that was cut short, the same again goes on.
+    logs there. If that was cut short, the same again goes on, and --migrate with the old directory takes it back.
 
     A directory belongs to this machine. Others refuse to open the namespace, unless it is --shared: the page on the
     log store says what such a mount must promise."""
