@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
@@ -41,8 +42,11 @@ class AsyncDafkaProducer:
         return await asyncio.wrap_future(future)
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """As DafkaProducer.close."""
-        await asyncio.to_thread(self._producer.close, timeout_s)
+        """As DafkaProducer.close. In a thread of its own: asyncio's may all wait for room until then."""
+        own = ThreadPoolExecutor(1, thread_name_prefix="dafka-closing")
+        closing = asyncio.get_running_loop().run_in_executor(own, self._producer.close, timeout_s)
+        own.shutdown(wait=False)
+        await closing
 
     async def __aenter__(self) -> Self:
         return self

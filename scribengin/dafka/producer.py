@@ -24,7 +24,7 @@ from scribengin.dafka.wire import (
     record_prefix,
     topic_prefix,
 )
-from scribengin.errors import ProducerFull, RecordsUnacknowledged, StoresAhead
+from scribengin.errors import DafkaClosed, ProducerFull, RecordsUnacknowledged, StoresAhead
 
 _ANSWERS_MAX = 2000
 
@@ -185,6 +185,16 @@ class DafkaProducer(Role):
             heads = self._state.tick(now_s)
         self.send(heads)
 
+    def on_failure(self) -> None:
+        """Who waits for stores waits in vain."""
+        with self.lock:
+            waited = [*self._waiting]
+            self._waiting.clear()
+        for waiting in waited:
+            error = DafkaClosed(f"the producer {self.address} has ended: {self.failure}")
+            error.__cause__ = self.failure
+            waiting.future.set_exception(error)
+
     def _settle(self, step: Callable[[], list[Send]]) -> None:
         """Something has come by which stores may have more."""
         with self.lock:
@@ -200,11 +210,11 @@ class DafkaProducer(Role):
             if self._state.acked > before or self._state.ahead is not None:
                 self.lock.notify_all()
             self.wake()
-        self.send(sent)
         for waiting in done:
             waiting.future.set_result(range(waiting.first, waiting.end))
         for waiting in refused:
             waiting.future.set_exception(self._stores_ahead())
+        self.send(sent)
 
     @property
     def _ended(self) -> bool:

@@ -218,6 +218,9 @@ class Role(ClosedAtExit):
     def on_tick(self, now_s: float) -> None:
         """Time has passed."""
 
+    def on_failure(self) -> None:
+        """The thread has ended with `failure`: nothing comes any more that somebody may wait for."""
+
     def is_listening(self) -> bool:
         """Whether it takes more from the network just now."""
         return True
@@ -328,6 +331,8 @@ class Role(ClosedAtExit):
                 self._woken = True  # nobody is there to be woken any more
                 self.lock.notify_all()
             self._release()
+            if self.failure is not None:
+                self.on_failure()
 
     def _turn(self) -> None:
         """Take what has come, after waiting for it a little."""

@@ -64,9 +64,9 @@ def check_seed(seed: int) -> bool:
     return bool(got)
 
 
-def truncated_beside_a_whole_one(seed: int) -> list[int]:
-    """One store keeps all, the other one nothing before 80, and much is lost while a consumer begins with 60: the
-    sequences that it gets."""
+def truncated_beside_a_whole_one(seed: int, begin: int | None = 60) -> list[int]:
+    """One store keeps all, the other one nothing before 80, and much is lost while a consumer begins with the time of a
+    record (None: with the earliest): the sequences that it gets."""
     world = World(seed=seed)
     world.add_producer("P1")
     for store in ("S1", "S2"):
@@ -79,7 +79,8 @@ def truncated_beside_a_whole_one(seed: int) -> list[int]:
     world.kill("P1")
     world.truncate("S1", partition, 80)
     world.faults = Faults(lost=20)
-    world.add_consumer("C9", StartOf("latest", since_ms=world.published_ms[partition][60]))
+    since_ms = None if begin is None else world.published_ms[partition][begin]
+    world.add_consumer("C9", StartOf("earliest", since_ms=since_ms))
     world.pass_time(5)
     world.faults = Faults()
     world.pass_time(_LISTENS_S)
@@ -89,6 +90,7 @@ def truncated_beside_a_whole_one(seed: int) -> list[int]:
 @pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 2000), marks=pytest.mark.full)], ids=str)
 def test_what_one_store_has_let_go_of_and_another_keeps_is_read_though_much_is_lost(seeds: range) -> None:
     assert [seed for seed in seeds if truncated_beside_a_whole_one(seed) != list(range(60, 100))] == []
+    assert [seed for seed in seeds if truncated_beside_a_whole_one(seed, None) != list(range(100))] == []
 
 
 @pytest.mark.parametrize("seed", [4501, 6376, 8118])

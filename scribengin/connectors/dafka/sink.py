@@ -47,7 +47,7 @@ from scribengin_registry.contract import Registry
 
 _SEQUENCE = Struct(">Q")
 _KEPT_BYTES = 64 * 1024 * 1024
-"""Of rounds that stores have, so much stays in the log before it is truncated."""
+"""Of rounds that stores have, so much stays in the log before it is truncated, whoever has published them."""
 _NULLS = 10_000
 _WAITING = LogConfig(explicit_truncation=True)
 
@@ -178,6 +178,7 @@ class DafkaSinkWriter(SinkStreamWriter):
     def recover(self, committed: CommitDescriptor | None) -> None:
         self._rounds.recover(None if committed is None else _in_log(committed))
         self._committed_end = 0
+        self._kept_bytes = self._namespace.info(self._log).bytes
         if committed is not None:
             self._maybe_published = max(self._maybe_published, _sequences(committed).stop)
             self.complete_commit(committed)

@@ -48,8 +48,8 @@ SCHEMA = pa.schema(
 """What the transformation sees. `txid`, `channel` and `key` are null: the wire has no place for them."""
 _SPLIT_BYTES = 1024 * 1024
 _SPLIT_RECORDS = 20_000
-_ASKED_S = 5.0
-"""Who is asked for a record answers by then, or says twice that it is gone."""
+_ASKED_S = 10.0
+"""Who is asked for a record answers by then, or says so often that it is gone that it counts."""
 
 
 @dataclass(frozen=True, slots=True)

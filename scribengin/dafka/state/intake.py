@@ -28,6 +28,9 @@ class IntakeLimits:
     early_bytes_max: int = 16 * 1024 * 1024
     retry_s: float = 1.0
     """A fetch that nothing of has come for this long is sent again."""
+    gone_tries: int = 5
+    """So many fetches one after the other must go unanswered until it counts that somebody does not keep what is next:
+    another one may, whose answers get lost, or who is slow, or is connected to a little later."""
 
 
 SEQUENCES_END = 1 << 62
@@ -37,12 +40,11 @@ SEQUENCES_END = 1 << 62
 class PartitionIntake:
     """Puts the records of one partition in order. `next` is the sequence of the record to hand out next.
 
-    So many fetches one after the other (`tries_min`) must go unanswered until it counts that somebody does not keep
-    what is next: who begins at a record that somebody has told of waits for that one. They are counted, and no time is
-    measured: a reader that was away has asked nobody meanwhile.
+    `tries_min` in place of `gone_tries`: who begins at a record that somebody has told of waits for that one. Tries are
+    counted, and no time is measured: a reader that was away has asked nobody meanwhile.
     """
 
-    def __init__(self, first: int, limits: IntakeLimits, *, tries_min: int = 1) -> None:
+    def __init__(self, first: int, limits: IntakeLimits, *, tries_min: int | None = None) -> None:
         self.next = first
         self.halted_at: int | None = None
         """The first record that somebody keeps, if that is behind `next` and nobody has decided what becomes of it."""
@@ -56,7 +58,7 @@ class PartitionIntake:
         to its end. So those before it are gone."""
         self._asked_end = 0
         self._due_s: float | None = None
-        self._tries_left = self._tries_min = tries_min
+        self._tries_left = self._tries_min = limits.gone_tries if tries_min is None else tries_min
         self._kept_from: int | None = None
 
     @property
@@ -77,6 +79,7 @@ class PartitionIntake:
             return []
         if self._due_s is not None and first < self._asked_end:  # what is published meanwhile is no answer
             self._due_s = now_s + self._limits.retry_s
+            self._tries_left = self._tries_min  # who answers keeps what was asked for
         if first > self.next:
             self._keep(first, contents)
             return []

@@ -193,3 +193,20 @@ def test_a_tower_is_for_this_machine_unless_more_is_said() -> None:
         taken = {"sub_address": tower.sub_address, "pub_address": tower.pub_address}
         with pytest.raises(DafkaError, match="cannot listen"):
             DafkaTower(DafkaConfig.model_validate({"tower": taken, "insecure": True}))
+
+
+def test_who_waits_for_a_producer_that_has_ended_is_told_why(
+    config: DafkaConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DafkaProducer("flights", config) as producer:
+        waiting = [producer.publish(b"1"), producer.publish_many([b"2", b"3"])]
+
+        def fails(_: float) -> None:
+            raise MemoryError("no memory")
+
+        monkeypatch.setattr(producer, "on_tick", fails)
+        for future in waiting:
+            with pytest.raises(DafkaClosed, match="has ended: no memory"):
+                future.result(60)
+        with pytest.raises(DafkaClosed, match="has ended: no memory"):
+            producer.publish(b"4")

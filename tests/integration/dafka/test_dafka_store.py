@@ -24,7 +24,7 @@ from scribengin.dafka.state import ProducerState, SinceLimits
 from scribengin.dafka.store.logs import StoredPartitions
 from scribengin.dafka.store.writer import StoreWriter
 from scribengin.dafka.wire import Fetch, FindTime
-from scribengin.errors import DafkaClosed, OwnershipAcquireFailed, RecordsGone, TimeUnknown
+from scribengin.errors import DafkaClosed, OwnershipAcquireFailed, RecordsGone, RecordsUnacknowledged, TimeUnknown
 from scribengin.log import LogNamespace
 from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.waiting import wait_until
@@ -385,3 +385,20 @@ def test_who_wants_no_records_gets_none_though_some_are_there(tower: DafkaTower)
 
     with DafkaProducer("flights", config) as producer:
         asyncio.run(read_none(producer))
+
+
+def test_a_producer_is_closed_though_many_wait_for_room(tower: DafkaTower) -> None:
+    """More than asyncio has threads for what blocks: nobody acknowledges, so they wait until it is closed."""
+    full = config_of(tower, producer={"high_watermark": 1})
+
+    async def many() -> list[BaseException | range]:
+        producer = AsyncDafkaProducer("flights", full)
+        waiting = [asyncio.create_task(producer.publish(b"%d" % n)) for n in range(100)]
+        while producer._producer.unacknowledged == 0:
+            await asyncio.sleep(0.01)
+        with pytest.raises(RecordsUnacknowledged):
+            await producer.close(timeout_s=0.1)
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    ended = asyncio.run(many())
+    assert {type(one) for one in ended} == {RecordsUnacknowledged, DafkaClosed}

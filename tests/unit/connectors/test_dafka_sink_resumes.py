@@ -157,6 +157,20 @@ def test_the_same_dataflow_goes_on_behind_its_commit(sinks: Sinks) -> None:
     assert sinks.stored == numbered(0, 15)
 
 
+def test_what_stores_have_is_truncated_though_no_owner_publishes_much(
+    sinks: Sinks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them knows what it has published itself. What owners before it have left, counts, too."""
+    monkeypatch.setattr(sink_module, "_KEPT_BYTES", 2_000)
+    committed = None
+    for at in range(0, 100, 5):
+        with closing(sinks.owner(committed)) as writer:
+            committed = staged(writer, at, at + 5)
+            writer.complete_commit(committed)
+    assert sinks.stored == numbered(0, 100)
+    assert sinks.logs.info(LOG).records < 50
+
+
 def test_a_committed_round_that_its_log_does_not_keep_is_told_of(sinks: Sinks) -> None:
     """It may never have been published, and nobody else has it."""
     with closing(sinks.owner()) as writer:

@@ -33,7 +33,8 @@ HELLO = DafkaPartition("hello", PRODUCER)
 
 
 def consumer(start: StartOf = EARLIEST, topic: str = "hello", **options: object) -> ConsumerState:
-    state = ConsumerState(ME, start=start, **options)  # type: ignore[arg-type]
+    said = {"limits": IntakeLimits(gone_tries=1), **options}
+    state = ConsumerState(ME, start=start, **said)  # type: ignore[arg-type]
     if topic:
         state.subscribe(topic)
     return state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scribengin.connectors.dafka.source import splits_of
-from scribengin.dafka.state import DafkaPartition, FollowerState, HoldLimits, Send
+from scribengin.dafka.state import DafkaPartition, FollowerState, HoldLimits, IntakeLimits, Send
 from scribengin.dafka.wire import (
     ConsumerHello,
     DirectHead,
@@ -31,8 +31,11 @@ ME, STORE, PRODUCER = "AA", "CC", "BB"
 PARTITION = DafkaPartition("hello", PRODUCER)
 
 
+ONE_TRY = IntakeLimits(gone_tries=1)
+
+
 def follower(**limits: int) -> FollowerState:
-    return FollowerState(ME, "hello", limits=HoldLimits(**limits))
+    return FollowerState(ME, "hello", limits=HoldLimits(**limits), intake_limits=ONE_TRY)
 
 
 def live(first: int, end: int, content: bytes = b"0123456789") -> list[LiveRecord]:
@@ -144,7 +147,7 @@ def test_what_nobody_keeps_is_raised_unless_reading_begins_or_it_may_be_passed_o
     for state, first, gone in (
         (follower(), 0, False),
         (follower(), 3, True),
-        (FollowerState(ME, "hello", skip_gone=True), 3, False),
+        (FollowerState(ME, "hello", skip_gone=True, intake_limits=ONE_TRY), 3, False),
     ):
         state.messages([DirectHead(ME, PRODUCER, "hello", 99)], 0.0)
         state.follow(PARTITION, first, 0.0)
@@ -161,7 +164,7 @@ def test_what_nobody_keeps_is_raised_unless_reading_begins_or_it_may_be_passed_o
 
 
 def test_a_gap_behind_what_is_held_waits_until_that_was_read() -> None:
-    state = FollowerState(ME, "hello", skip_gone=True)
+    state = FollowerState(ME, "hello", skip_gone=True, intake_limits=ONE_TRY)
     state.follow(PARTITION, 0, 0.0)
     state.messages([*live(0, 2), Head("hello", PRODUCER, "hello", 99)], 0.0)
     state.messages([Truncated(ME, PRODUCER, "hello", 40)], 0.1)

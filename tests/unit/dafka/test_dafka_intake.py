@@ -7,7 +7,7 @@ from typing import Any
 
 from scribengin.dafka.state import IntakeLimits, PartitionIntake
 
-LIMITS = IntakeLimits(fetch_records_max=100, early_records_max=10, early_bytes_max=1000, retry_s=1.0)
+LIMITS = IntakeLimits(fetch_records_max=100, early_records_max=10, early_bytes_max=1000, retry_s=1.0, gone_tries=1)
 
 
 def test_records_in_order_are_handed_out_at_once_and_others_in_their_turn() -> None:
@@ -93,6 +93,18 @@ def test_what_nobody_keeps_counts_once_a_fetch_has_gone_unanswered() -> None:
     assert intake.halted_at == 8
     assert intake.skip_to(8, 1.0) == []
     assert intake.missing(1.0) == (8, 13)
+
+
+def test_what_somebody_does_not_keep_another_may_whose_answer_is_lost_several_times() -> None:
+    intake = PartitionIntake(0, IntakeLimits())
+    intake.head(20)
+    intake.truncated(12)
+    assert [intake.missing(float(tick)) for tick in range(5)] == [(0, 21)] * 5
+    assert intake.records(7, [b"7"], 4.1) == []  # it answers: of what it sent, this has come
+    assert [intake.missing(float(tick)) for tick in range(6, 10)] == [(0, 7)] * 4
+    assert intake.halted_at is None
+    assert intake.missing(10.0) is None
+    assert intake.halted_at == 12
 
 
 def test_one_who_keeps_it_is_enough() -> None:

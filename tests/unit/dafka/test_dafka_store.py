@@ -8,6 +8,7 @@ from scribengin.dafka.state import (
     Append,
     DafkaPartition,
     HaltPartition,
+    IntakeLimits,
     ReadStored,
     Send,
     StoredRange,
@@ -36,7 +37,8 @@ HELLO, HELLO2 = DafkaPartition("hello", PRODUCER), DafkaPartition("hello2", PROD
 
 
 def store(stored: dict[DafkaPartition, StoredRange] | None = None, **options: int) -> StoreState:
-    return StoreState(WRITER, READER, stored or {}, heads_interval_s=1000.0, **options)
+    limits = IntakeLimits(gone_tries=1)
+    return StoreState(WRITER, READER, stored or {}, limits=limits, heads_interval_s=1000.0, **options)
 
 
 def live(sequence: int, subject: str = "hello") -> LiveRecord:
