@@ -10,10 +10,19 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Union, get_origin
 from urllib.parse import quote, unquote
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import to_json
 
 from scribengin.base.text.refusals import refusals
@@ -46,6 +55,15 @@ class Config(BaseModel):
         # Else pydantic made configs within configs by it, and of their mistakes the first one would be told alone.
         __init__.__pydantic_base_init__ = True
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_yes_for_a_number(cls, value: Any) -> Any:
+        """`workers: yes` is no 1 that somebody meant, though Python counts with it: a word is no number to pydantic."""
+        if not isinstance(value, dict):
+            return value
+        counted = {key: str(one).lower() for key, one in value.items() if isinstance(one, bool) and _counts(cls, key)}
+        return {**value, **counted} if counted else value
+
     @field_validator("*")
     @classmethod
     def _can_be_waited(cls, value: Any, field: ValidationInfo) -> Any:
@@ -60,6 +78,18 @@ class Config(BaseModel):
             return cls.model_validate(value)
         except ValidationError as error:
             raise ConfigInvalid(f"{source}: " + "; ".join(refusals(error, cls))) from None
+
+
+def _counts(model: type[BaseModel], field: Any) -> bool:
+    """Whether the field takes numbers, and neither yes nor no."""
+    kinds = _kinds_in(model.model_fields[field].annotation) if field in model.model_fields else set()
+    return bool(kinds & {int, float}) and bool not in kinds
+
+
+def _kinds_in(annotation: Any) -> set[Any]:
+    """The types that a field takes, its choices one by one."""
+    parts = annotation.__args__ if isinstance(annotation, UnionType) or get_origin(annotation) is Union else ()
+    return {kind for part in parts for kind in _kinds_in(part)} or {annotation}
 
 
 def _as_json(value: JsonObject) -> JsonObject:

@@ -7,6 +7,7 @@ elsewhere, as an edit does, has none; a file of the user's own may.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,30 @@ FILE_BYTES_MAX = 1024 * 1024
 _MERGE = "tag:yaml.org,2002:merge"
 
 
+_OTHER_BASE = re.compile(r"[-+]?(0_*[0-9][0-9_]*$|[^.]*:)")
+"""Zeros in front mean base eight to YAML, and colons base sixty: `010` would be 8, and `1:30` would be 90."""
+
+
 class _PlainLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice in one mapping: YAML's loader takes the last one, and says nothing."""
+    """Refuses a key that stands twice in one mapping: YAML's loader takes the last one, and says nothing. And a number
+    that people do not read as YAML does."""
+
+    def construct_number(self, node: yaml.ScalarNode, made: int | float) -> int | float:
+        """The number, if it is what stands there."""
+        if _OTHER_BASE.match(node.value):
+            raise yaml.constructor.ConstructorError(
+                None,
+                None,
+                f"{node.value} would be the number {made}: write that, or put {node.value} into quotes",
+                node.start_mark,
+            )
+        return made
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> Any:
+        return self.construct_number(node, super().construct_yaml_int(node))
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> Any:
+        return self.construct_number(node, super().construct_yaml_float(node))
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)
@@ -43,6 +66,10 @@ class _PlainLoader(yaml.SafeLoader):
                 )
             seen[value] = key.start_mark
         return node
+
+
+_PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_yaml_int)
+_PlainLoader.add_constructor("tag:yaml.org,2002:float", _PlainLoader.construct_yaml_float)
 
 
 class _WithoutAliases(_PlainLoader):

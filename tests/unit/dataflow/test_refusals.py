@@ -139,6 +139,39 @@ def test_a_key_that_is_written_in_two_ways_stands_twice(text: str) -> None:
         parse_yaml(text, source="x", aliases=True)
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("010", "8"), ("-0_17", "-15"), ("1:30", "90"), ("12:30:00", "45000"), ("1:30.5", "90.5")],
+)
+def test_a_number_that_is_another_one_than_people_mean_is_refused(text: str, number: str) -> None:
+    """YAML takes zeros in front for base eight, and colons for base sixty."""
+    for written, place in ((f"workers: {text}", "line 1, column 10"), (f"{{{text}: x}}", "line 1, column 2")):
+        with pytest.raises(ConfigInvalid) as error:
+            parse_yaml(written, source="x", aliases=True)
+        assert str(error.value) == (
+            f"x is no YAML: {place}: {text} would be the number {number}: write that, or put {text} into quotes"
+        )
+
+
+def test_other_ways_to_write_a_number_are_taken() -> None:
+    text = "[0, -0, 1_000, 0x1F, 0b11, 1.5, 01.5, .inf, '010', '1:30', 0o17, 12:30pm]"
+    found = parse_yaml(text, source="x")
+    assert found == [0, 0, 1000, 31, 3, 1.5, 1.5, float("inf"), "010", "1:30", "0o17", "12:30pm"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"workers": True}, "workers: 'true' is no whole number"),
+        ({"tasks": False}, "tasks: 'false' is no whole number"),
+        ({"stalled_after_s": True}, "stalled_after_s: 'true' is no number"),
+        ({"round": {"records_max": True}}, "round.records_max: 'true' is no whole number"),
+    ],
+)
+def test_yes_and_no_are_no_numbers(changes: dict[str, Any], said: str) -> None:
+    assert refused(**changes) == said
+
+
 @pytest.mark.parametrize("path", ["/d/a**b", "/d/**.log", "/d/***"])
 def test_a_glob_that_there_is_not_is_no_path(path: str) -> None:
     said = refused(sources={"pkgs": {"kind": "hdfs", "path": path}})

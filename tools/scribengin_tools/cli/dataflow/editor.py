@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
+from scribengin.dataflow.edits import EditPlan
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ConfigInvalid, DataflowError, ScribenginError
 from scribengin.operations.editing import EditResult, as_yaml, from_yaml, replace_config
@@ -24,6 +26,7 @@ def edit_text(view: DataflowView, *, force: bool = False) -> EditResult:
     Raises ConfigInvalid, DataflowBusy, EditConflict, DataflowError (the editor failed): then the text stands in a file
     that the message names, and nothing was written. The editor may have removed the file: then there is no text.
     """
+    editor = _editor(view.dataflow)
     found = view.config_to_edit()
     shown = _HEAD.format(name=view.dataflow, version=found.version) + as_yaml(found.value)
     name = f"{view.dataflow}-"
@@ -31,11 +34,12 @@ def edit_text(view: DataflowView, *, force: bool = False) -> EditResult:
         file.write(shown)
     path = Path(file.name)
     try:
-        _run_editor(path)
+        _run_editor(editor, path)
         text = _saved(path)
-        unchanged = text == shown or not text.strip()
-        wanted = found.value if unchanged else from_yaml(view.registry, text, found.value)
-        edited = replace_config(view, found, wanted, force=force)
+        if text == shown or not text.strip():
+            edited = EditResult(found.version, EditPlan(), written=False)
+        else:
+            edited = replace_config(view, found, from_yaml(view.registry, text, found.value), force=force)
     except ScribenginError as error:
         if path.is_file():
             error.args = (f"{error} (your text is in {path})",)
@@ -54,8 +58,17 @@ def _saved(path: Path) -> str:
         raise ConfigInvalid(f"the text is not in UTF-8 (byte 0x{odd:02x} in line {line}): save it as that") from None
 
 
-def _run_editor(path: Path) -> None:
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+def _editor(dataflow: str) -> str:
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if named is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigInvalid(
+            f"there is no terminal for an editor: use `scribengin config set {dataflow} KEY=VALUE`, or name one that "
+            "needs none in EDITOR"
+        )
+    return named or "vi"
+
+
+def _run_editor(editor: str, path: Path) -> None:
     try:
         code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
     except (OSError, ValueError) as error:
