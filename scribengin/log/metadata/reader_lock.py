@@ -16,6 +16,7 @@ from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import node_name
 from scribengin.base.process.machine import this_process
+from scribengin.base.threads import background, pause
 from scribengin.errors import OwnershipAcquireFailed, ReadCancelled, ReaderLockLost
 from scribengin.log.metadata.names import check_reader_name
 from scribengin.log.metadata.segments import LockDescriptor, LogMetadata
@@ -26,11 +27,13 @@ from scribengin_registry.errors import (
     NodeMissing,
     OutcomeUnknown,
     RegistryClosed,
+    RegistryUnreachable,
     SessionLost,
     VersionConflict,
 )
 
 _CANCEL_POLL_S = 0.05
+_RETRY_S = 1.0
 
 
 class SubscriberLock:
@@ -81,6 +84,22 @@ class SubscriberLock:
         with suppress(RegistryClosed, SessionLost):  # then it went with the session
             # A lost reply leaves open whether it was given back: look.
             win_race(self._release, races=(NodeMissing, VersionConflict), registry=self._metadata.registry)
+
+    def give_up(self) -> None:
+        """As `release`, for whoever has no reader that would be closed once more: if the registry cannot be asked now
+        it goes on trying, since the lock stays for as long as the session lives."""
+        try:
+            self.release()
+        except (OutcomeUnknown, RegistryUnreachable):
+            background("log-reader-lock", self._release_later).start()
+
+    def _release_later(self) -> None:
+        done = False
+        while not done:
+            pause(_RETRY_S)
+            with suppress(OutcomeUnknown, RegistryUnreachable):
+                self.release()
+                done = True
 
     def _release(self) -> None:
         node = self._metadata.registry.find(self._path)

@@ -7,8 +7,6 @@ Each watches the one before; the first watches the lock. A place goes with the s
 
 from __future__ import annotations
 
-from functools import partial
-
 from scribengin.base.failpoints import failpoint
 from scribengin.base.threads import background, pause
 from scribengin.log.metadata.segments import LockDescriptor, LogMetadata
@@ -35,6 +33,8 @@ class WaitingLine:
         self._path = f"{metadata.path}/waiting"
         self.place: str | None = None
         """The node of this caller's place."""
+        self._asked = False
+        """Whether a place was asked for, so that there may be one that this caller has not heard of."""
 
     def ahead(self, watch: Watch) -> bool:
         """Whether somebody comes before this caller; `watch` fires when the one right before has gone. Raises
@@ -57,6 +57,7 @@ class WaitingLine:
     def join(self) -> None:
         """Take the last place. Raises LogNotFound, and what the registry raises."""
         while self.place is None:
+            self._asked = True
             try:
                 with failpoint("log.waiting_join"):
                     self.place = self._registry.create(
@@ -75,9 +76,8 @@ class WaitingLine:
     def leave(self) -> None:
         """Give the place up. If the registry cannot be asked now it goes on trying: a place that nobody waits at keeps
         all others waiting for as long as the session lives."""
-        if self.place is not None and not self._left(self.place):
-            background("log-waiting", partial(self._leave_later, self.place)).start()
-        self.place = None
+        if self._asked and not self._left():
+            background("log-waiting", self._leave_later).start()
 
     def _places(self) -> list[str]:
         try:
@@ -103,16 +103,20 @@ class WaitingLine:
         except OutcomeUnknown:
             self._registry.sync(self._path)
 
-    def _left(self, place: str) -> bool:
+    def _left(self) -> bool:
         try:
-            with failpoint("log.waiting_leave"):
-                self._registry.delete(place)
+            if self.place is None:
+                self._registry.sync(self._path)
+                self.place = self._found()
+            if self.place is not None:
+                with failpoint("log.waiting_leave"):
+                    self._registry.delete(self.place)
         except (NodeMissing, RegistryClosed, SessionLost):
             return True
         except (OutcomeUnknown, RegistryUnreachable):
             return False
         return True
 
-    def _leave_later(self, place: str) -> None:
-        while not self._left(place):
+    def _leave_later(self) -> None:
+        while not self._left():
             pause(_RETRY_S)

@@ -332,7 +332,7 @@ def open_reader(
         catalog = LogCatalog(metadata, store, metadata.descriptor(), clock, follow=True)
         undo.callback(catalog.close)
         if lock is not None:
-            undo.callback(lock.release)
+            undo.callback(lock.give_up)
             lock.acquire(clock, timeout_s=timeout_s, cancel=cancel)
         metrics = LogMetrics(metadata.namespace, metadata.log)
         undo.callback(metrics.close)

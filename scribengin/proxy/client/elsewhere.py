@@ -7,7 +7,7 @@ registry, as over any store. What is done to files, a proxy does on their machin
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,11 +23,12 @@ from scribengin.errors import (
     LogNotFound,
     LogWriteFailed,
     ScribenginError,
+    StoreNotMounted,
     StoreUnreachable,
     WritersTooMany,
 )
 from scribengin.log import LogConfig, LogNamespace
-from scribengin.log.metadata.binding import bound, session_for
+from scribengin.log.metadata.binding import NamespaceDescriptor, bound, session_for
 from scribengin.log.metadata.segments import LogMetadata, SegmentsHead, WriterEpoch
 from scribengin.log.store.cold import check_cold_url, remove_cold
 from scribengin.log.store.contract import (
@@ -103,7 +104,7 @@ class NamespaceElsewhere(LogNamespace):
                 transport = FlightTransport(ProxyCredentials.of(client))
                 undo.callback(transport.close)
             questions = SegmentQuestions(ProxyDelivery(nodes, transport, client, clock))
-            store = StoreElsewhereByProxies(questions, descriptor.store, client)
+            store = StoreElsewhereByProxies(questions, descriptor.store, client, _still_at(session, path, descriptor))
             opened = cls(session, path, descriptor, LogConfig(), clock, own=own, store=store)
             opened.questions = questions
             undo.pop_all()
@@ -144,6 +145,24 @@ class NamespaceElsewhere(LogNamespace):
         super().close()
 
 
+def _still_at(registry: Registry, path: str, opened: NamespaceDescriptor) -> Callable[[], None]:
+    """What raises StoreNotMounted once the namespace is moved. Whoever looks at a log's head before it, and changes
+    that then, does so before the move, or fails: a move changes each head after it has said so (migration.py). A proxy
+    cannot tell: one that was started since has the new place."""
+
+    def check() -> None:
+        node = registry.find(path)
+        now = None if node is None or not node.data else NamespaceDescriptor.from_bytes(node.data, path=path)
+        same = now is not None and (now.store, now.location, now.token) == (opened.store, opened.location, opened.token)
+        if now is None or now.moving is not None or not same:
+            raise StoreNotMounted(
+                f"{path} does not keep its logs in {opened.location} any more, or they are being moved: open the "
+                "namespace again"
+            )
+
+    return check
+
+
 def _check_cold(metadata: LogMetadata, doing: str) -> None:
     """Raises ConfigInvalid for a log that has, or had, cold segments in a directory: here it is another one."""
     node = metadata.registry.find(metadata.segments_path)
@@ -159,8 +178,16 @@ def _check_cold(metadata: LogMetadata, doing: str) -> None:
 class StoreElsewhereByProxies(ProxiedSegmentStore):
     """A store of another machine, all of it. Raises what that raises, and StoreUnreachable."""
 
-    def __init__(self, questions: SegmentQuestions, kind: str, client: ProxyClientConfig) -> None:
+    def __init__(
+        self,
+        questions: SegmentQuestions,
+        kind: str,
+        client: ProxyClientConfig,
+        check_mounted: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`check_mounted` tells whether it is the namespace's store yet."""
         super().__init__(questions, kind, client)
+        self._check_mounted = check_mounted
         self._begun: dict[SegmentName, _Begun] = {}
         """Segments that may have been made without our having been told."""
 
@@ -173,6 +200,9 @@ class StoreElsewhereByProxies(ProxiedSegmentStore):
                 "the log there, or give it a cold_url that both reach"
             )
         return super().for_log(config)
+
+    def check_mounted(self) -> None:
+        self._check_mounted()
 
     def open(self, name: SegmentName, *, from_disk: bool = False) -> SegmentView:
         aside = "/" in name.directory  # proxies serve readers no such file

@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from scribengin.errors import LogWriteFailed, ProxyUnreachable, StoreUnreachable, WritersTooMany
-from scribengin.log import LogNamespace
+from scribengin.errors import LogWriteFailed, ProxyUnreachable, StoreNotMounted, StoreUnreachable, WritersTooMany
+from scribengin.log import LogConfig, LogNamespace, migrate_namespace
 from scribengin.log.metadata.lifecycle import delete_log
 from scribengin.log.store.contract import SegmentName
 from scribengin.proxy import ProxyClientConfig
 from scribengin.proxy.client.delivery import ProxyDelivery
-from scribengin.proxy.client.elsewhere import StoreElsewhereByProxies
+from scribengin.proxy.client.elsewhere import NamespaceElsewhere, StoreElsewhereByProxies
 from scribengin.proxy.client.segments import SegmentQuestions
 from scribengin.proxy.client.transport import FlightTransport, ProxyTransport
 from scribengin.proxy.nodes import ProxyNodes
 from scribengin.proxy.server import ProxyServer
 from scribengin.proxy.writing import segments as writing
 from scribengin.testing.conformance.segments import SEGMENT_STORE_CHECKS, Check, a_segments_place_opens_it
-from scribengin.testing.log_samples import bound_namespace
+from scribengin.testing.failpoints import at_failpoint
+from scribengin.testing.log_samples import bound_namespace, fill_log, payloads_read
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE, MemorySegmentStore
@@ -154,3 +156,32 @@ def test_the_store_of_another_machine_keeps_its_promises(check: Check, elsewhere
     store = elsewhere.store(FlightTransport() if by_network else None)
     store.create_log(elsewhere.directory)
     check(store, elsewhere.directory)
+
+
+def test_no_copy_is_named_from_another_machine_that_only_the_place_has_from_where_a_log_was_moved(
+    tmp_path: Path,
+) -> None:
+    """Its maker's proxy has made it in the old place, and its maker tells the registry when all is moved."""
+    plain = LogConfig(segment_bytes_max=4096)
+    with ExitStack() as stack:
+        ensemble = MemoryEnsemble()
+        session = stack.enter_context(ensemble.connect())
+        logs = stack.enter_context(bound_namespace(session, tmp_path / "old", LOG, config=plain))
+        records = fill_log(logs, LOG, 5)
+        logs.configure(LOG, plain.model_copy(update={"copy_codec": "zstd", "raw_retention_hours": 0}))
+        server = stack.enter_context(ProxyServer(PATH, session))
+        there = NamespaceElsewhere.find(PATH, session, transport=DirectTransport(server))
+        assert there is not None
+        stack.callback(there.close)
+
+        def move(_stop: str) -> None:
+            migrate_namespace(PATH, tmp_path / "new", registry=ensemble.connect())
+
+        with pytest.raises(StoreNotMounted), at_failpoint("log.metadata:before", move):
+            there.compress(LOG)
+        moved = stack.enter_context(LogNamespace.open(PATH, registry=session))
+        assert not any(segment.compressed for segment in moved.segments(LOG))
+        assert payloads_read(moved, LOG) == records
+        with pytest.raises(StoreNotMounted, match="open the namespace again"):
+            there.delete(LOG)
+        assert moved.exists(LOG)

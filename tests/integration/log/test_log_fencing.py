@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.errors import RegistryClosed, RegistryUnreachable, SessionLost
+from scribengin_registry.errors import OutcomeUnknown, RegistryClosed, RegistryUnreachable, SessionLost
 from scribengin_registry.opening import connect
 from tests.integration.log.log_writers import handmade_writer
 
@@ -309,6 +310,31 @@ def test_a_wait_ends_with_its_session(namespace: LogNamespace, registry: Registr
         with pytest.raises(RegistryClosed):
             again.result(120)
     namespace.open_writer(LOG, timeout_s=120).close()
+
+
+def test_a_place_whose_making_nobody_heard_of_is_given_up_by_who_waits_there_no_more(
+    namespace: LogNamespace, elsewhere: LogNamespace, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session lives on, and whoever comes later would wait behind it."""
+
+    create = elsewhere.registry.create
+
+    def unheard(path: str, *args: Any, **options: Any) -> str:
+        create(path, *args, **options)
+        monkeypatch.setattr(elsewhere.registry, "sync", away)
+        raise OutcomeUnknown("the reply was lost")
+
+    def away(_path: str) -> None:
+        monkeypatch.undo()
+        raise RegistryUnreachable("no server answers")
+
+    with namespace.open_writer(LOG):
+        with pytest.raises(OwnershipAcquireFailed):
+            elsewhere.open_writer(LOG, timeout_s=0)  # so that the line is there
+        monkeypatch.setattr(elsewhere.registry, "create", unheard)
+        with pytest.raises(RegistryUnreachable):
+            elsewhere.open_writer(LOG, timeout_s=3600)
+        wait_until(lambda: waiting(namespace, registry) == [], what="its place to go")
 
 
 def test_a_wait_ends_with_its_log(namespace: LogNamespace, elsewhere: LogNamespace, registry: Registry) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.log_samples import bound_namespace, fill_log, payloads_left
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, WatchEvent
-from scribengin_registry.errors import RegistryError
+from scribengin_registry.errors import OutcomeUnknown, RegistryError, RegistryUnreachable
 from scribengin_registry.opening import connect
 
 LOG = "flights/0"
@@ -54,6 +55,32 @@ def test_the_same_subscriber_does_not_lock_twice_and_others_do(
     with pytest.raises(LogNotFound):
         namespace.open_reader("none", subscriber="billing/eu")
     assert not namespace.exists("none")
+
+
+def test_a_lock_that_a_reader_has_taken_unheard_goes_with_the_reader_that_was_never_opened(
+    namespace: LogNamespace, elsewhere: LogNamespace, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session lives on, and no reader of that subscriber would get it."""
+    elsewhere.open_reader(LOG, subscriber="billing").close()  # so that there is a place for the lock
+    create = elsewhere.registry.create
+
+    def unheard(path: str, *args: Any, **options: Any) -> str:
+        create(path, *args, **options)
+        monkeypatch.setattr(elsewhere.registry, "sync", away)
+        monkeypatch.setattr(elsewhere.registry, "find", away_at_last)
+        raise OutcomeUnknown("the reply was lost")
+
+    def away(_path: str) -> None:
+        raise RegistryUnreachable("no server answers")
+
+    def away_at_last(_path: str, *_args: Any) -> None:
+        monkeypatch.undo()
+        raise RegistryUnreachable("no server answers")
+
+    monkeypatch.setattr(elsewhere.registry, "create", unheard)
+    with pytest.raises(RegistryUnreachable):
+        elsewhere.open_reader(LOG, subscriber="billing")
+    wait_until(lambda: registry.find(lock_path(namespace, "billing")) is None, what="the lock to go")
 
 
 def test_a_second_reader_waits_until_the_first_is_closed(
