@@ -13,6 +13,7 @@ What HDFS gives, measured on a real one:
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import uuid
@@ -269,7 +270,7 @@ class HdfsFileSystem(TreeFileSystem):
     def _create(self, path: str) -> NewFile:
         with self._errors("create", path):
             options = WriteOptions(overwrite=False, create_parent=False)
-            return _HdfsFile(path, self._client.create(path, options))
+            return _HdfsFile(path, _left_to_its_owner(self._client.create(path, options)))
 
     def _sync_directory(self, path: str) -> None:
         """Nothing: the NameNode has written what it has answered into its journal."""
@@ -304,6 +305,14 @@ class HdfsFileSystem(TreeFileSystem):
 def _info(name: str, status: Any) -> FileInfo:
     """hdfs-native does not say a file's number. Its time of modification goes with it when it is renamed."""
     return FileInfo(name, status.length, status.modification_time, f"~{status.modification_time}")
+
+
+def _left_to_its_owner(file: FileWriter) -> FileWriter:
+    """The file, which nobody closes but who has it. Python closes an open stream that nobody holds any more, on the
+    thread that happens to collect garbage. hdfs-native's would wait there for DataNodes that have died, without a
+    limit, and no other thread could collect meanwhile. A stream that Python takes for closed is left alone."""
+    io.RawIOBase.close(file)
+    return file
 
 
 class _HdfsFile(NewFile):
