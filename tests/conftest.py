@@ -9,13 +9,14 @@ from hypothesis import HealthCheck, settings
 
 from scribengin.base.diagnostics import unconfigure_logging
 from scribengin_tools.rendering.text import SILENT_VARIABLE
+from tests.garbage import note_who_collects
 from tests.servers.bookkeeper import bookkeeper, own_bookkeeper
 from tests.servers.browser import browser
 from tests.servers.cold import cold_log
 from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn
 from tests.servers.jvms import start_jvms_lightly, start_servers_lightly
 from tests.servers.kafka import kafka, kafka_brokers, own_kafka
-from tests.servers.memory import SERVED_STORES, log_place, memory_registry
+from tests.servers.memory import SERVED_STORES, log_place, memory_registry, no_thread_of_a_session_left
 from tests.servers.provider import (
     provider,
     pytest_addoption,
@@ -35,6 +36,7 @@ __all__ = [
     "kafka_brokers",
     "log_place",
     "memory_registry",
+    "no_thread_of_a_session_left",
     "own_bookkeeper",
     "own_hdfs",
     "own_kafka",
@@ -66,6 +68,7 @@ GARBAGE_EVERY = (20_000, 20, 50)
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Look for garbage afterwards only, seldom, and among what is made from then on."""
+    note_who_collects()
     gc.disable()
     try:
         return (yield)
