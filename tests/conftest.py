@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from scribengin.base.diagnostics import unconfigure_logging
 from scribengin_tools.rendering.text import SILENT_VARIABLE
+from tests.garbage import note_who_collects
 from tests.servers.bookkeeper import bookkeeper, own_bookkeeper
 from tests.servers.browser import browser
 from tests.servers.cold import cold_log
@@ -66,6 +67,7 @@ GARBAGE_EVERY = (20_000, 20, 50)
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Look for garbage afterwards only, seldom, and among what is made from then on."""
+    note_who_collects()
     gc.disable()
     try:
         return (yield)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -114,29 +115,46 @@ def test_garbage_is_looked_for_seldom_and_not_among_what_was_collected() -> None
     assert gc.get_freeze_count() > 100_000, "modules and tests are looked through, again and again"
 
 
-def test_garbage_is_gone_though_another_thread_is_just_collecting() -> None:
-    class Circle:
-        def __init__(self) -> None:
-            self.itself = self
+class Circle:
+    def __init__(self) -> None:
+        self.itself = self
 
+
+@pytest.fixture
+def long_collection() -> Iterator[threading.Event]:
+    """Another thread collects, until the event is set."""
     begun, end = threading.Event(), threading.Event()
 
-    def long(_gone: object) -> None:
+    def what_takes_long(_gone: object) -> None:
         begun.set()
         assert end.wait(120)
 
-    others = [weakref.ref(Circle(), long)]
-    other = threading.Thread(target=gc.collect)
+    kept = [weakref.ref(Circle(), what_takes_long)]
+    other = threading.Thread(target=gc.collect, name="the other thread")
     other.start()
     assert begun.wait(120)
+    yield end
+    end.set()
+    other.join(120)
+    assert kept[0]() is None
+
+
+def test_garbage_is_gone_though_another_thread_is_just_collecting(long_collection: threading.Event) -> None:
     ours = weakref.ref(Circle())
     assert gc.collect() == 0, "one at a time"
     assert ours() is not None
-    with pytest.raises(AssertionError, match=r"(?s)vain for a collection.*test_order\.py.*, in long\n"):
-        collect_garbage(timeout_s=0)
-    soon = threading.Timer(0.1, end.set)
+    soon = threading.Timer(0.1, long_collection.set)
     soon.start()
     collect_garbage()
-    assert (ours(), others[0]()) == (None, None)
-    for thread in (soon, other):
-        thread.join(120)
+    assert ours() is None
+    soon.join(120)
+
+
+@pytest.mark.usefixtures("long_collection")
+def test_who_keeps_garbage_from_being_collected_is_named_with_all_that_threads_do() -> None:
+    with pytest.raises(AssertionError, match="in vain for a collection of garbage") as failed:
+        collect_garbage(0)
+    first, *others = str(failed.value).split("\n\n")
+    assert "\nthe other thread collects garbage:\n" in first
+    assert "in what_takes_long" in first
+    assert any(other.startswith("MainThread:\n") and "in collect_garbage" in other for other in others)

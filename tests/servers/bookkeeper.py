@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from scribengin.log.store.bookkeeper.client import JARS_VARIABLE
+from scribengin.log.store.bookkeeper.nodes import leave
 from scribengin_dev.servers.bookkeeper import BookKeeperServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 
@@ -34,3 +35,4 @@ def _served(folder: Path, zookeeper: str) -> Iterator[BookKeeperServers]:
     with BookKeeperServers(folder, zookeeper) as servers, pytest.MonkeyPatch.context() as environment:
         environment.setenv(JARS_VARIABLE, ":".join(map(str, servers.jars)))
         yield servers
+    leave(zookeeper)  # which may go now

@@ -47,7 +47,7 @@ def interrupted_requests(hosts: str, number: signal.Signals) -> Iterator[Registr
 
 def ask(registry: Registry) -> None:
     """Requests of somebody who does not know of the interruption."""
-    wait_until(lambda: registry.find("/") is None, 10, "the interruption, which never came")
+    wait_until(lambda: registry.find("/") is None, what="the interruption, which never came")
 
 
 def test_an_interruption_is_heard_once_the_request_is_sent(registry_hosts: str) -> None:

@@ -15,7 +15,6 @@ import threading
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 
 from scribengin.base.model import Descriptor, from_node_name, node_name
 from scribengin.log.store.contract import SegmentName
@@ -180,15 +179,23 @@ class SegmentNodes:
     @property
     def _registry(self) -> Registry:
         with _connecting:
-            return _session(self._hosts)
+            if self._hosts not in _sessions:
+                _sessions[self._hosts] = connect(self._hosts)
+            return _sessions[self._hosts]
 
 
 _connecting = threading.Lock()
+_sessions: dict[str, Registry] = {}
+"""Those of this process, by hosts. One is for all namespaces there, for as long as the process lives."""
 
 
-@cache
-def _session(hosts: str) -> Registry:
-    return connect(hosts)
+def leave(hosts: str) -> None:
+    """End this process's session there, if it has one. For whoever knows that this ZooKeeper goes, and is not to come
+    back: a session looks for its servers for ever."""
+    with _connecting:
+        session = _sessions.pop(hosts, None)
+    if session is not None:
+        session.close()
 
 
 def _announced(data: bytes) -> tuple[int, int]:
