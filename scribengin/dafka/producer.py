@@ -137,17 +137,19 @@ class DafkaProducer(Role):
 
     def close(self, timeout_s: float | None = None) -> None:
         """Wait until stores have all that was published, unless `terminate_unacked` is set, and leave. Raises
-        RecordsUnacknowledged when they have not after `timeout_s`; it has left then, too. Idempotent."""
+        RecordsUnacknowledged when they have not after `timeout_s`, StoresAhead, and DafkaClosed: it has left then, too.
+        Idempotent."""
         missing: RecordsUnacknowledged | None = None
-        if not self._said.terminate_unacked and not self._ended:
-            try:
+        try:
+            if not self._said.terminate_unacked and not self._ended:
                 self.flush(timeout_s)
-            except RecordsUnacknowledged as error:
-                missing = error
-        super().close()
-        for waiting in self._waiting:
-            waiting.future.set_exception(missing or self._unacknowledged())
-        self._waiting.clear()
+        except RecordsUnacknowledged as error:
+            missing = error
+        finally:
+            super().close()
+            for waiting in self._waiting:
+                waiting.future.set_exception(missing or self._unacknowledged())
+            self._waiting.clear()
         if missing is not None:
             raise missing
 

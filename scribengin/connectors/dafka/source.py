@@ -121,10 +121,10 @@ class DafkaSource(Source):
         return self._config.record_bytes_max
 
     def follower(self) -> DafkaFollower:
-        """Whoever follows the topic for this process, once it knows who is there. Raises SystemUnreachable where no
-        tower answers."""
+        """Whoever follows the topic for this process, once it knows who is there: another one where that has failed.
+        Raises SystemUnreachable where no tower answers, and DafkaError."""
         with self._making:
-            if self._made is None:
+            if self._made is None or self._made.failure is not None:
                 limits = HoldLimits(bytes_max=self._config.held_bytes_max)
                 skip = self._config.skip_gone
                 self._made = DafkaFollower(

@@ -23,7 +23,14 @@ from scribengin.connectors.contract import (
 from scribengin.connectors.dafka.config import DafkaSourceConfig
 from scribengin.connectors.dafka.source import DafkaSource
 from scribengin.dafka import DafkaProducer, DafkaTower
-from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, SourceMissing, SystemUnreachable
+from scribengin.errors import (
+    ConfigInvalid,
+    DafkaClosed,
+    DataflowError,
+    PositionTruncated,
+    SourceMissing,
+    SystemUnreachable,
+)
 from scribengin.log import LogNamespace
 from scribengin.testing import check_source
 from scribengin.testing.memory.registry import MemoryRegistry
@@ -93,6 +100,31 @@ def test_live_and_stored_records_are_one_stream(network: Network) -> None:
         store.close()
         network.store()
         read_on(reader, {"sequence": 1234}, 1000, each=300)  # somebody goes back
+
+
+def test_a_follower_that_has_failed_ends_its_readers_and_not_the_source(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All tasks of a process share it. What failed may be over when they are tried again."""
+    network.store()
+    network.append(network.producer(), numbered(0, 10))
+    source = network.settled()
+    [descriptor] = source.streams()
+    failed = source.follower()
+    with closing(source.open_reader(descriptor)) as reader:
+
+        def fails(_: float) -> None:
+            raise MemoryError("no memory")
+
+        monkeypatch.setattr(failed, "on_tick", fails)
+        wait_until(lambda: failed.failure is not None)
+        with pytest.raises(DafkaClosed, match="has ended: no memory"):
+            reader.plan({"sequence": 0}, ALL)
+    with closing(source.open_reader(descriptor)) as reader:
+        read_on(reader, {"sequence": 0}, 10)
+    source.close()
+    with pytest.raises(DafkaClosed, match="was closed"):
+        source.streams()
 
 
 def test_a_producer_that_appears_later_is_a_stream_and_one_that_is_gone_still_is(network: Network) -> None:

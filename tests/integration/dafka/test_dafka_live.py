@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from scribengin.dafka import DafkaConfig, DafkaConsumer, DafkaProducer, DafkaRecord, DafkaTower
-from scribengin.errors import ConfigInvalid, DafkaClosed, DafkaError, ProducerFull, RecordsUnacknowledged
+from scribengin.errors import ConfigInvalid, DafkaClosed, DafkaError, ProducerFull, RecordsUnacknowledged, StoresAhead
 from scribengin.testing.waiting import wait_until
 from tests.integration.dafka.dafka_roles import LISTENING, config_of, next_role_listens_at, read
 
@@ -165,6 +165,24 @@ def test_a_producer_that_nobody_acknowledges_says_so_when_it_is_closed(config: D
     producer.close()
     with pytest.raises(DafkaClosed):
         producer.publish(b"3")
+
+
+def test_a_producer_that_is_told_of_stores_that_have_more_while_it_is_closed_has_left_then(
+    config: DafkaConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = DafkaProducer("flights", with_producer(config, terminate_unacked=False))
+    producer.publish(b"1")
+    flush = producer.flush
+
+    def told_meanwhile(timeout_s: float | None) -> None:
+        producer._state.ahead = 99
+        flush(timeout_s)
+
+    monkeypatch.setattr(producer, "flush", told_meanwhile)
+    with pytest.raises(StoresAhead):
+        producer.close()
+    assert not producer._thread.is_alive()
+    producer.close()
 
 
 def test_a_full_producer_raises_where_that_is_wanted(config: DafkaConfig) -> None:
