@@ -305,6 +305,17 @@ def test_a_mark_of_a_log_that_is_deleted_meanwhile_goes(cold_log: ColdLog) -> No
     assert cold_log.files.names(place) == []
 
 
+@pytest.mark.parametrize("stop", ["log.cold_write:before", "log.cold_write:after"])
+def test_a_copy_of_a_log_that_is_deleted_while_it_is_made_goes(cold_log: ColdLog, stop: str) -> None:
+    """The deletion has emptied the place by then, and nobody looks there again."""
+    cold_log.offloaded()
+    cold_log.more(1)
+    place = cold_log.where()
+    with at_failpoint(stop, lambda _stop: cold_log.namespace.delete(LOG)):
+        assert cold_log.namespace.offload(LOG) == 0
+    assert cold_log.files.names(place) == []
+
+
 def test_cold_storage_that_goes_away_while_a_copy_is_made_gets_no_directory(cold_log: ColdLog) -> None:
     payloads = half_cold(cold_log)
     away = cold_log.unmounted()
