@@ -183,7 +183,7 @@ class _Migration:
             moved = self._moved.get(name)
             if moved is None or not _touched(metadata, moved):
                 owner = writer_lock.acquire(metadata, self._clock, timeout_s=self._timeout_s, steal=False)
-                self._locks.callback(writer_lock.release, metadata, owner)
+                self._locks.enter_context(writer_lock.given_back(metadata, owner))
                 moved = self._moved[name] = _Moved(owner.directory)
                 if self._begun:  # nobody else could recover it
                     lookup = commit_log_lookup(self._registry, name, self._path)

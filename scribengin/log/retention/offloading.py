@@ -199,6 +199,7 @@ def _offload(
         wanted = now is not None and now.cold == cold
         return wanted
     except (LogNotFound, StoreUnreachable):
+        wanted = False  # its log was deleted before it was named, and nobody looks for it there any more
         if metadata.completed_segment(segment.segment) != segment:
             return False  # it was purged meanwhile, or its file in the store has gone for another one
         raise

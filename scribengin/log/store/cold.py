@@ -20,6 +20,7 @@ not there, in a place that is, is ColdSegmentMissing, a LogNotFound that says wh
 from __future__ import annotations
 
 import posixpath
+import shlex
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -137,9 +138,14 @@ def check_cold(place: str, token: str) -> None:
 
 def not_there(place: str, token: str | None = None) -> StoreUnreachable:
     """The error of who finds another place than that, or none. Without a `token` any mark would do."""
+    mark = f"{MARK}{token or uuid.uuid4().hex[:12]}"
+    step = ""
+    if place.startswith("/"):  # else there is no command that everybody has
+        step = f": `mkdir -p {shlex.quote(place)} && touch {shlex.quote(posixpath.join(place, mark))}`"
     return StoreUnreachable(
-        f"the cold storage {place} is not there: it should hold the file {MARK}{token or uuid.uuid4().hex[:12]}; mount "
-        "what belongs there (if it is the right place, make that file in it)"
+        f"the cold storage {place} is not there: it should hold the file {mark}; mount what belongs there (if it is "
+        "the right place, or if that is gone for good with all that it alone had, which `scribengin log inspect` shows"
+        f", make that file in it{step})"
     )
 
 

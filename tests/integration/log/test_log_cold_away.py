@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from scribengin.base.threads import BackgroundWork
-from scribengin.errors import LogNotFound, RecoveryRefused, StoreUnreachable
+from scribengin.errors import DamagedEntry, LogNotFound, RecoveryRefused, StoreUnreachable
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.log.clients.repair import recover_log
 from scribengin.log.retention.compression import RAW_GRACE_MS
@@ -19,6 +22,7 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, fill_log, payloads_read
 from scribengin.testing.memory.files import MemoryFiles
 from scribengin.testing.memory.registry import MemoryRegistry
+from scribengin_tools.logs.checks import checks
 from tests.dying import Stopped, stop_here
 from tests.registry_copies import restore, saved
 from tests.servers.cold import HOUR_S, LOG, ColdLog
@@ -199,6 +203,42 @@ def test_a_person_who_makes_the_mark_that_is_missing_is_believed(cold_log: ColdL
     check_all_there(cold_log, payloads)
 
 
+@pytest.mark.parametrize("work", ["recover", "delete"])
+def test_a_place_that_is_gone_for_good_is_given_up_by_the_command_that_the_error_names(
+    memory_registry: MemoryRegistry, tmp_path: Path, work: str
+) -> None:
+    cold, clock = tmp_path / "cold disk", ManualClock()
+    bound_namespace(memory_registry, tmp_path / "hot", "other")
+    namespace = LogNamespace.open("/logs", registry=memory_registry, clock=clock)
+    namespace.create(LOG, LogConfig(segment_bytes_max=4096, cold_url=str(cold), hot_hours=1))
+    fill_log(namespace, LOG, 9)
+    namespace.offload(LOG)
+    for wait_s in (2 * HOUR_S, RAW_GRACE_MS / 1000):
+        clock.advance_s(wait_s)
+        namespace.purge(LOG)
+    with namespace.open_writer(LOG) as writer:
+        writer.write(b"hot").result(120)
+    shutil.rmtree(cold)
+    with pytest.raises(StoreUnreachable, match=r"gone for good .*`scribengin log inspect`.* make that file") as raised:
+        OPERATIONS[work](namespace)
+    if work == "recover":
+        (check,) = checks(namespace, [LOG], None, bodies=False)
+        assert [report.segment.hot_dropped_ms is not None for report in check.segments] == [True, True, True, False]
+    command = re.search(r"make that file in it: `([^`]*)`", str(raised.value))
+    assert command is not None
+    subprocess.run(command[1], shell=True, check=True)
+    if work == "recover":
+        OPERATIONS[work](namespace)
+        with pytest.raises(DamagedEntry, match="truncate the log behind it"):
+            payloads_read(namespace, LOG)
+        namespace.truncate(LOG, DLSN(4, 0, 0))
+        namespace.purge(LOG)
+        assert payloads_read(namespace, LOG) == [b"hot"]
+    else:
+        namespace.create(LOG)
+        assert payloads_read(namespace, LOG) == []
+
+
 # -- how a place gets its mark
 
 
@@ -261,6 +301,17 @@ def test_a_mark_of_a_log_that_is_deleted_meanwhile_goes(cold_log: ColdLog) -> No
     cold_log.namespace.configure(LOG, cold_log.config())
     place = cold_log.where()
     with at_failpoint("log.cold_mark:before", lambda _stop: cold_log.namespace.delete(LOG)):
+        assert cold_log.namespace.offload(LOG) == 0
+    assert cold_log.files.names(place) == []
+
+
+@pytest.mark.parametrize("stop", ["log.cold_write:before", "log.cold_write:after"])
+def test_a_copy_of_a_log_that_is_deleted_while_it_is_made_goes(cold_log: ColdLog, stop: str) -> None:
+    """The deletion has emptied the place by then, and nobody looks there again."""
+    cold_log.offloaded()
+    cold_log.more(1)
+    place = cold_log.where()
+    with at_failpoint(stop, lambda _stop: cold_log.namespace.delete(LOG)):
         assert cold_log.namespace.offload(LOG) == 0
     assert cold_log.files.names(place) == []
 

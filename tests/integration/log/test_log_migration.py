@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scribengin.base.failpoints import set_hook
+from scribengin.base.model import node_name
 from scribengin.errors import (
     InconsistentLog,
     LogBusy,
@@ -24,6 +25,8 @@ from scribengin.testing.log_samples import bound_namespace, fill_log, payloads_r
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
+from scribengin.testing.waiting import wait_until
+from scribengin_registry.errors import RegistryUnreachable
 from tests.dying import Died, die
 from tests.registry_copies import restore, saved
 
@@ -289,6 +292,23 @@ def test_who_moves_what_is_taken_back_meanwhile_is_told_and_takes_nothing_from_i
         place.migrate()
     assert place.read() == place.records
     place.opened().open_writer("busy/0").close()
+
+
+def test_the_locks_of_a_move_are_given_back_though_the_registry_is_away_when_it_ends(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever moves goes on with the same session, and the locks stay for as long as that."""
+    mover = place.ensemble.connect()
+
+    def away(_operations: object) -> None:
+        monkeypatch.undo()
+        raise RegistryUnreachable("no server answers")
+
+    with at_failpoint("log.migrate_end:after", lambda _stop: monkeypatch.setattr(mover, "commit", away)):
+        place.migrate(mover)
+    for log in LOGS:
+        lock = f"{PATH}/logs/{node_name(log)}/lock"
+        wait_until(lambda lock=lock: place.registry.find(lock) is None, what="the lock to go")  # type: ignore[misc]
 
 
 def stops_of(migrate: Callable[[], object]) -> list[str]:
