@@ -22,8 +22,7 @@ from scribengin.log.format.staged import StagedRange, control_payload
 from scribengin.log.metadata import writer_lock
 from scribengin.log.metadata.segments import LogMetadata, SegmentsHead, WriterEpoch
 from scribengin.log.retention.holds import RegisteredReaders
-from scribengin.log.scan import unfinished
-from scribengin.log.write import recovery
+from scribengin.log.scan import recovery, unfinished
 from scribengin.log.write.segment_chain import SegmentChain
 from scribengin.log.write.writer import LogWriter
 from scribengin.testing.memory.segments import MemoryAppender, MemorySegmentStore

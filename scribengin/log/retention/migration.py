@@ -8,10 +8,10 @@
 5. what was made meanwhile is taken along: whole logs, and copies of segments that were named since 2;
 6. the node says the new store. The locks go back.
 
-A crash before 3 has changed nothing; files that were copied are compared by the next attempt, and not copied again. A
-crash after it leaves a namespace that nobody opens until somebody does the same again, or takes it back: the old place
-gets another token, and the node names that alone. Nothing of the old place is removed: readers that were opened before
-read on there, up to where it was left.
+A crash before 3 has changed nothing; files that were copied are made durable and compared by the next attempt, and not
+copied again. A crash after it leaves a namespace that nobody opens until somebody does the same again, or takes it
+back: the old place gets another token, and the node names that alone. Nothing of the old place is removed: readers that
+were opened before read on there, up to where it was left.
 
 What is left unfinished between 3 and 4, or in a log that is made there, nobody else could recover: it is done here.
 
@@ -283,7 +283,7 @@ def _copy_file(
 ) -> bool:
     view = source.open(name)
     try:
-        if there and _holds(store, view, name, size):
+        if there and _made_durable(store, name) and _holds(store, view, name, size):
             return False
         if there:
             store.remove(name)  # what an attempt that was cut short has left
@@ -296,6 +296,17 @@ def _copy_file(
         return True
     finally:
         view.close()
+
+
+def _made_durable(store: SegmentStore, name: SegmentName) -> bool:
+    """Make what is there of a file durable: whoever wrote it may have died before that. False: nothing is there."""
+    try:
+        store.open(name).close()
+    except LogNotFound:  # all that is left is what stood beside it
+        return False
+    store.fence(name)  # on HDFS nobody else may have it open for that
+    store.make_durable(name)
+    return True
 
 
 def _holds(store: SegmentStore, view: SegmentView, name: SegmentName, size: int) -> bool:

@@ -333,6 +333,8 @@ def test_it_may_be_cut_short_anywhere_and_done_again() -> None:
         place.migrate()
         assert place.read() == place.records, stop
         assert place.opened().descriptor.location == place.new.name
+        place.new.crash(0)
+        assert place.read() == place.records, f"{stop}: what the power failure left"
 
 
 def test_a_directory_is_moved_to_another_one(place: Place, tmp_path: Path) -> None:
