@@ -421,7 +421,7 @@ def start_again(view: DataflowView, home: Path, by: str | None = None) -> None:
     if status.state in FINAL_STATES:
         await_masters_gone(view)
     elif masters(view):
-        raise DataflowBusy(f"dataflow '{view.dataflow}' is {status.state}: there is nothing to start")
+        raise _needs_no_start(view, status.state)
     elif there := on_their_way(view):
         raise DataflowBusy(
             f"dataflow '{view.dataflow}' is {status.state} and has no master just now, but {there[0]} runs and stands "
@@ -432,6 +432,17 @@ def start_again(view: DataflowView, home: Path, by: str | None = None) -> None:
         raise ConfigInvalid(why)
     set_desired_state(view, "running", by)
     launch_master(view.registry, view.dataflow, home)
+
+
+def _needs_no_start(view: DataflowView, state: DataflowState) -> DataflowBusy:
+    """What to raise of a dataflow that has a master: it goes by the last edit, of which its status may not tell yet."""
+    name, wanted = view.dataflow, view.config_to_edit().value.desired_state
+    if state == "stopping" or wanted == "stopped":
+        return DataflowBusy(f"dataflow '{name}' is stopping: wait until it has, then `scribengin start {name}`")
+    if wanted == "paused":
+        now = "paused" if state == "paused" else "pausing"
+        return DataflowBusy(f"dataflow '{name}' is {now}: `scribengin resume {name}` lets it go on")
+    return DataflowBusy(f"dataflow '{name}' is {state}: there is nothing to start")
 
 
 class Change(threading.Event):

@@ -116,7 +116,8 @@ class ShownDataflow:
         if refused:
             text.append(f"; the edit after it was refused: {refused}", "red")
         elif version > self.status.config_version and self.status.state not in FINAL_STATES:
-            text.append(f"; version {version} is being taken over", "yellow")
+            waits = "is being taken over" if self.overview.masters else "waits for a master"
+            text.append(f"; version {version} {waits}", "yellow")
         return text
 
     def _master(self) -> Text | None:

@@ -110,7 +110,7 @@ def history(name: NameArgument, as_json: JsonOption = False, registry: RegistryO
     saw it is shown as written, if a command wrote it.
     """
     from scribengin.base.text.masking import masked
-    from scribengin.dataflow.registry.edit_log import edits
+    from scribengin.dataflow.registry.edit_log import changes_of, edits
     from scribengin.operations.names import view_of
 
     with connected(registry) as session:
@@ -125,10 +125,10 @@ def history(name: NameArgument, as_json: JsonOption = False, registry: RegistryO
             moment(edit.at_ms),
             edit.author or "unknown",
             edit.outcome,
-            ", ".join(edit.changes) or ("submitted" if edit.version == 0 else "-"),
+            ", ".join(changes_of(edit, before)) or ("submitted" if edit.version == 0 else "-"),
             edit.error or "; ".join(edit.actions) or "-",
         )
-        for edit in found
+        for before, edit in zip([None, *found], found, strict=False)
     ]
     console().print(table((">VERSION", "WHEN", "WHO", "", "CHANGED", "DID"), rows))
     note("* is in force")
