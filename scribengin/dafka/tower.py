@@ -48,7 +48,8 @@ class DafkaTower(ClosedAtExit):
         try:
             self._host = way_out() if self._config.is_for_other_machines else None
             self._gate = None if keys is None else PeerGate(self._context, keys)
-            self._beacons, self._peers = self._socket(zmq.XSUB), self._socket(zmq.XPUB)
+            self._beacons = self._socket(zmq.XSUB)
+            self._peers = self._socket(zmq.XPUB)
             self._listen()
             self._thread.start()
         except zmq.ZMQError as error:
