@@ -16,7 +16,7 @@ from typing import Any
 import fsspec
 from fsspec.asyn import AsyncFileSystem
 from fsspec.core import url_to_fs
-from fsspec.spec import AbstractFileSystem
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from scribengin.errors import ConfigInvalid, DataflowError
 from scribengin.filesystems.contract import (
@@ -242,7 +242,7 @@ class _FsspecFile(NewFile):
         try:
             self._file.write(data)
         except OSError:
-            self._failed = True
+            self._give_up()
             raise
 
     def _sync(self) -> None:
@@ -257,8 +257,15 @@ class _FsspecFile(NewFile):
         try:
             self._file.close()
         except OSError:
-            self._failed = True
+            self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        """From now on nobody completes the file. fsspec would, once nobody holds it: it asks the store again, on the
+        thread that happens to collect garbage, and a file appears that was given up."""
+        self._failed = True
+        if isinstance(self._file, AbstractBufferedFile):  # others have nothing to send
+            self._file.closed = True
 
 
 def _info(root: str, path: str, info: dict[str, Any]) -> FileInfo:
