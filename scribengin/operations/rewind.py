@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
@@ -392,8 +393,19 @@ def record(view: DataflowView, moved: Sequence[Rewound], at: StartAt) -> None:
     ]
     more = len(moved) - len(streams)
     told = ", ".join(streams) + (f" and {more} more" if more else "")
-    event = HistoryEvent(at_ms=SYSTEM_CLOCK.now_ms(), kind="rewound", message=f"to {at} by {author()}: {told}")
+    message = f"to {place_text(at)} by {author()}: {told}"
+    event = HistoryEvent(at_ms=SYSTEM_CLOCK.now_ms(), kind="rewound", message=message)
     view.add_history([event])
+
+
+def place_text(at: StartAt) -> str:
+    """Where streams read on, for people: a time as their clocks show it, with its zone."""
+    if at.kind != "time":
+        return str(at)
+    try:
+        return datetime.fromtimestamp(int(at.value) // 1000).astimezone().isoformat()
+    except (ValueError, OverflowError, OSError):  # a year that no calendar has
+        return str(at)
 
 
 def position_text(position: Position | None) -> str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from io import StringIO
 
 from rich.console import Console
 
 from scribengin.connectors.contract import StartAt
+from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import DataflowStatus, TaskReport, WorkerReport
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.monitoring.metrics import WorkerSeries
 from scribengin.monitoring.overview import OverviewNodes, build_overview
+from scribengin.operations.rewind import place_text, record
 from scribengin.spark.transform.spec import StateReport
+from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.worker.progress import Progress
 from scribengin_tools.monitor.cells import detail_lines
 from scribengin_tools.rendering.dataflow import ShownDataflow
@@ -103,3 +108,20 @@ def test_metrics_of_state() -> None:
         ("scribengin_late_rows_routed_total", "hot", "task-0"): 2,
         ("scribengin_watermark_timestamp_seconds", "hot", "task-0", "weather"): 1000,
     }
+
+
+def test_a_time_to_rewind_to_is_told_as_people_read_it() -> None:
+    """In milliseconds nobody sees that it is another day than the one that was meant."""
+    at = StartAt("time", 1_795_790_123_678)
+    told = place_text(at)
+    assert datetime.fromisoformat(told).timestamp() == 1_795_790_123
+    assert question("hot", at, resets_state=False).startswith(f"rewind 'hot' to {told}? ")
+    with MemoryEnsemble().connect() as registry:
+        view = DataflowView(registry, "hot")
+        sources, sinks = {"src": {"kind": "log", "logs": "in/*"}}, {"out": {"kind": "log", "log": "out"}}
+        config = {"name": "hot", "sources": sources, "sinks": sinks, "sql": "SELECT payload FROM src"}
+        view.submit(DataflowConfig.parse(config, source="the test"), [], 0)
+        record(view, [], at)
+        assert view.history().events[-1].message.startswith(f"to {told} by ")
+    assert [place_text(StartAt("offset", 7)), place_text(StartAt("earliest"))] == ["offset 7", "earliest"]
+    assert place_text(StartAt("time", 10**17)) == "time 100000000000000000", "a year that no calendar has"

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 
 from scribengin.connectors.contract import StartAt
-from scribengin.operations.rewind import Rewound, position_text
+from scribengin.operations.rewind import Rewound, place_text, position_text
 from scribengin_tools.rendering.text import table
 
 
 def question(name: str, at: StartAt, *, resets_state: bool) -> str:
     """What is asked before anything moves."""
     forgets = ", and its state is forgotten" if resets_state else ""
-    return f"rewind '{name}' to {at}? Its sinks keep what they have{forgets}"
+    return f"rewind '{name}' to {place_text(at)}? Its sinks keep what they have{forgets}"
 
 
 def shown(streams: Sequence[Rewound]) -> RenderableType:

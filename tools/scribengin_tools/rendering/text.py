@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.segment import Segment
 from rich.table import Table
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _PIPED_WIDTH = 400
 """What is piped is read by programs: nothing of it is cut or wrapped."""
+_WORD_MAX = 20
+"""A longer one is broken where a terminal has no room for it."""
 SILENT_VARIABLE = "SCRIBENGIN_SILENT_MAX_S"
 """After so many seconds without a word a command says what it waits for. Default: 1, for who waits longer takes it for
 one that hangs."""
@@ -62,6 +65,10 @@ class PipeConsole(Console):
         if self.file.isatty():
             buffer = [part if part.control else Segment(visible(part.text), part.style) for part in buffer]
         return super()._render_buffer(buffer)
+
+    def print(self, *shown: Any, **options: Any) -> None:
+        """As any console, but no end of a line is cut off where the terminal is too narrow for it."""
+        super().print(*shown, **{"crop": False, **options})
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -167,15 +174,27 @@ def _progress_on(terminal: Console) -> Iterator[Console]:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType | int | None]]) -> Table:
-    """A table without lines. A column whose heading begins with `>` is one of numbers."""
+    """A table without lines. A column whose heading begins with `>` is one of numbers. On a terminal that is too narrow
+    words stay whole, unless they are as long as paths are, and the lines become longer than it is."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
+    cells = [[_cell(value) for value in row] for row in rows]
+    for number, column in enumerate(columns):
+        heading = column.removeprefix(">")
+        words = [heading, *(row[number] for row in cells if number < len(row))]
         made.add_column(
-            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
+            heading,
+            justify="right" if column.startswith(">") else "left",
+            overflow="fold",
+            min_width=min(_WORD_MAX, max(map(_longest_word, words))),
         )
-    for row in rows:
-        made.add_row(*(_cell(value) for value in row))
+    for row in cells:
+        made.add_row(*row)
     return made
+
+
+def _longest_word(cell: RenderableType) -> int:
+    text = cell.plain if isinstance(cell, Text) else cell
+    return max(map(cell_len, text.split()), default=0) if isinstance(text, str) else 0
 
 
 def facts(pairs: Iterable[tuple[str, RenderableType | int | None]]) -> Table:

@@ -225,7 +225,7 @@ def rewind(
     with state has kept from record to record is forgotten.
     """
     from scribengin.operations.names import view_of
-    from scribengin.operations.rewind import Rewind, record, refuse_while_it_runs
+    from scribengin.operations.rewind import Rewind, place_text, record, refuse_while_it_runs
     from scribengin.operations.rewind import rewind as move
     from scribengin_tools.logs.positions import start_at_of
     from scribengin_tools.rendering.rewinding import question, shown
@@ -242,7 +242,7 @@ def rewind(
         applied = move(view, at, source)
         moved = applied.streams
         record(view, moved, at)
-        print(f"dataflow '{name}' is rewound to {at} ({many(len(moved), 'stream')})")
+        print(f"dataflow '{name}' is rewound to {place_text(at)} ({many(len(moved), 'stream')})")
         console(stderr=True).print(shown(moved))
         if (left := applied.state_left) is not None:
             note(
