@@ -23,7 +23,7 @@ BLANKET_HANDLERS: dict[str, str] = {
     "scribengin.worker.executor:Executor._run": "its thread's outermost loop: the worker ends, and says why",
     "scribengin_dev.harness.commits:CommitWatch._run": "its thread's outermost loop: `check` raises it in the main one",
     "scribengin_dev.harness.producer:Producer._run": "its thread's outermost loop: `check` raises it in the main one",
-    "scribengin.testing.memory.registry:_WatchThread._run": "its thread's outermost loop: logs it, as kazoo does",
+    "scribengin.testing.memory.registry:MemoryRegistry._run": "its thread's outermost loop: logs it, as kazoo does",
     "scribengin_tools.web.model.watcher:Watcher._run": "its thread's outermost loop: the page shows it",
     "scribengin_registry.election:Election._run": "its thread's outermost loop: standing FAILED and `error` tell of it",
 }

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from scribengin.testing.memory.registry import MemoryEnsemble
 from tests.conftest import GARBAGE_EVERY
 from tests.garbage import collect_garbage
 from tests.order import (
@@ -22,6 +23,7 @@ from tests.order import (
     together,
 )
 from tests.servers.hadoop import YARN
+from tests.servers.memory import threads_of_sessions_end
 
 
 def item(path: str, *fixtures: str, marks: tuple[str, ...] = ()) -> Any:
@@ -158,3 +160,17 @@ def test_who_keeps_garbage_from_being_collected_is_named_with_all_that_threads_d
     assert "\nthe other thread collects garbage:\n" in first
     assert "in what_takes_long" in first
     assert any(other.startswith("MainThread:\n") and "in collect_garbage" in other for other in others)
+
+
+def test_no_thread_of_a_session_in_memory_stays_behind_a_test() -> None:
+    ensemble = MemoryEnsemble()
+    before = ensemble.connect()
+    with threads_of_sessions_end():
+        died, closed = ensemble.connect(), ensemble.connect()
+        assert died._thread is not None
+        assert died._thread.is_alive()
+        closed.close()
+    died._thread.join(120)
+    assert not died._thread.is_alive()
+    before.create("/still-here")
+    before.close()

@@ -3,8 +3,11 @@ milliseconds."""
 
 from __future__ import annotations
 
+import sys
 import uuid
+import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin_dev.servers.bookkeeper import BookKeeperServers
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
+from scribengin_registry.contract import SessionState
 from tests.servers.elsewhere import FilesElsewhere
 from tests.servers.read_by_proxy import ReadByProxy
 
@@ -26,6 +30,37 @@ def memory_registry() -> Iterator[MemoryRegistry]:
     """A session of an ensemble of its own."""
     with MemoryEnsemble().connect() as session:
         yield session
+
+
+@contextmanager
+def threads_of_sessions_end() -> Iterator[None]:
+    """Sessions that were opened meanwhile, and are not closed in the end, are those of processes that a test has had
+    die. No thread of theirs stays: a run of all tests has had thousands of them, each with all that it knew."""
+    begun: list[weakref.ref[MemoryRegistry]] = []
+    begin, run = MemoryRegistry.begin, MemoryRegistry._run
+
+    def noted(session: MemoryRegistry) -> None:
+        begun.append(weakref.ref(session))
+        begin(session)
+
+    def runs(session: MemoryRegistry) -> None:
+        with suppress(SystemExit):  # pytest would warn of it
+            run(session)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryRegistry, "begin", noted)
+        patched.setattr(MemoryRegistry, "_run", runs)
+        yield
+    for session in filter(None, (ref() for ref in begun)):
+        if session.state is not SessionState.CLOSED:
+            session._actions.put(sys.exit)  # nobody hears of anything
+
+
+@pytest.fixture(autouse=True)
+def no_thread_of_a_session_left() -> Iterator[None]:
+    """After each test."""
+    with threads_of_sessions_end():
+        yield
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ the leader; who asks a `Follower` sees what that has heard of.
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -190,44 +191,6 @@ class MemoryEnsemble:
         registry.was_expired()
 
 
-class _WatchThread:
-    """Calls watches, one after the other, on a thread that is there as long as there is one to call: a session that is
-    dropped as a process is killed leaves none behind."""
-
-    def __init__(self, hosts: str) -> None:
-        self._hosts = hosts
-        self._actions: deque[Callable[[], None]] = deque()
-        self._changing = threading.Lock()
-        self._thread: threading.Thread | None = None
-
-    def dispatch(self, action: Callable[[], None]) -> None:
-        with self._changing:
-            self._actions.append(action)
-            if self._thread is None:
-                self._thread = background("memory-registry", self._run)
-                self._thread.start()
-
-    def join(self) -> None:
-        """Return once all has been called; at once in a watch."""
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
-
-    def _run(self) -> None:
-        while (action := self._taken()) is not None:
-            try:
-                action()
-            except Exception:  # noqa: BLE001  the thread's outermost loop; the other watches are called all the same
-                _LOG.exception("a watch of %s raised", self._hosts)
-
-    def _taken(self) -> Callable[[], None] | None:
-        with self._changing:
-            if not self._actions:
-                self._thread = None
-                return None
-            return self._actions.popleft()
-
-
 class MemoryRegistry(TrackedRegistry):
     """A session with a `MemoryEnsemble`; its `connect` makes one. While it is away it is as `ZooKeeperRegistry` is."""
 
@@ -247,14 +210,17 @@ class MemoryRegistry(TrackedRegistry):
         self._chroot = "" if chroot == "/" else chroot
         self._session_timeout_s = session_timeout_s
         self._user = user
-        self._thread = _WatchThread(self.hosts)
-        self._tracker = SessionTracker(dispatch or self._thread.dispatch)
+        self._actions: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread = background("memory-registry", self._run) if dispatch is None else None
+        self._tracker = SessionTracker(self._actions.put if dispatch is None else dispatch)
         self._touch = True
         self._expired = False
         self._watches = WatchTable()
 
     def begin(self) -> None:
         """Open the session."""
+        if self._thread is not None:
+            self._thread.start()
         self._tracker.move(SessionState.CONNECTED, self._ensemble.enter(self))
         made = ""
         for name in self._chroot.split("/")[1:]:
@@ -338,9 +304,11 @@ class MemoryRegistry(TrackedRegistry):
         if self.state is SessionState.CLOSED:
             return
         self._tracker.move(SessionState.CLOSED)
+        self._actions.put(lambda: None)  # whoever waits for the next one looks at the state
         if not self._expired:
             self._ensemble.leave(self.session_id)
-        self._thread.join()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
 
     # -- what the ensemble calls
 
@@ -481,3 +449,14 @@ class MemoryRegistry(TrackedRegistry):
     def _tell(self, watch: Watch, kind: EventKind | Literal["session"], at: str) -> None:
         event = WatchEvent(kind, at.removeprefix(self._chroot) or "/")
         self._tracker.when_settled(partial(watch, event))
+
+    def _run(self) -> None:
+        """Call watches, one after the other, until the session is closed and has told of it."""
+        while True:
+            action = self._actions.get()
+            try:
+                action()
+            except Exception:  # noqa: BLE001  the thread's outermost loop; the other watches are called all the same
+                _LOG.exception("a watch of %s raised", self.hosts)
+            if self.state is SessionState.CLOSED and self._actions.empty():
+                return
