@@ -403,7 +403,9 @@ def place_text(at: StartAt) -> str:
     if at.kind != "time":
         return str(at)
     try:
-        return datetime.fromtimestamp(int(at.value) // 1000).astimezone().isoformat()
+        whole_s, ms = divmod(int(at.value), 1000)
+        at_time = datetime.fromtimestamp(whole_s).astimezone().replace(microsecond=ms * 1000)
+        return at_time.isoformat(timespec="milliseconds" if ms else "seconds")
     except (ValueError, OverflowError, OSError):  # a year that no calendar has
         return str(at)
 

@@ -35,7 +35,9 @@ class WatchTable:
     """All watches of a session that were set and have not fired. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Who collects garbage may close what nobody has closed, as a stream of Python's, and with it end a watch: in
+        # any thread, also in one that is in here just now.
+        self._lock = threading.RLock()
         self._unfired: dict[tuple[What, str], SharedWatch] = {}
         self._of: dict[Watch, set[SharedWatch]] = {}
 
@@ -106,6 +108,7 @@ class WatchTable:
             del self._unfired[shared.what, shared.path]
 
     def _forget(self, shared: SharedWatch, watch: Watch) -> None:
-        self._of[watch].discard(shared)
-        if not self._of[watch]:
-            del self._of[watch]
+        of_it = self._of.get(watch, set())
+        of_it.discard(shared)
+        if not of_it:
+            self._of.pop(watch, None)

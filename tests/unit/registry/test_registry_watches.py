@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from scribengin_registry.client.watches import SharedWatch, WatchTable
@@ -97,3 +99,20 @@ def test_a_watch_that_raises_keeps_no_other_from_being_told() -> None:
     with pytest.raises(ValueError, match="not today"):
         table.fire(shared, CHANGED)
     assert (list(before), list(after)) == ([CHANGED], [CHANGED])
+
+
+def test_who_ends_a_watch_in_the_middle_of_another_one_s_beginning_waits_for_nobody() -> None:
+    """As who collects garbage does, in any thread: a stream that was dropped closes itself."""
+    table, dropped = WatchTable(), Told()
+    watched(table, dropped)
+
+    class Begins(Told):
+        def __hash__(self) -> int:
+            table.unwatch(dropped)
+            return 1
+
+    begun = threading.Thread(target=watched, args=(table, Begins(), "/b"), daemon=True)
+    begun.start()
+    begun.join(60)
+    assert not begun.is_alive()
+    assert (table.take("node", "/a"), len(table.take("node", "/b"))) == ([], 1)
