@@ -114,7 +114,8 @@ def test_a_time_to_rewind_to_is_told_as_people_read_it() -> None:
     """In milliseconds nobody sees that it is another day than the one that was meant."""
     at = StartAt("time", 1_795_790_123_678)
     told = place_text(at)
-    assert datetime.fromisoformat(told).timestamp() == 1_795_790_123
+    assert datetime.fromisoformat(told).timestamp() == 1_795_790_123.678
+    assert "." not in place_text(StartAt("time", 1_795_790_123_000))
     assert question("hot", at, resets_state=False).startswith(f"rewind 'hot' to {told}? ")
     with MemoryEnsemble().connect() as registry:
         view = DataflowView(registry, "hot")
