@@ -180,11 +180,11 @@ def _source_files(paths: list[Path]) -> list[SourceFile]:
     gc.disable()
     try:
         files = [_source_file(path) for path in paths]
+        if _source_file.cache_info().currsize > before:
+            gc.freeze()  # before it is looked again: the first object that is made then has all of them looked through
+        return files
     finally:
         gc.enable()
-    if _source_file.cache_info().currsize > before:
-        gc.freeze()
-    return files
 
 
 @cache
