@@ -48,7 +48,7 @@ EXIT_CODE_MEANINGS = {
     1: "the work failed: a dataflow failed (also one that `status` shows), a disk is full, the outcome of a change is "
     "unknown",
     2: "bad input, or nothing there: a mistake in the descriptor or on the command line, no such dataflow, "
-    "no registry; nothing was changed",
+    "no registry; nothing was changed. Also: a dataflow that was asked for something has lost all its masters since",
     130: "ended by Ctrl-C",
 }
 _INTERRUPTED = 130
