@@ -33,7 +33,7 @@ from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import from_node_name
 from scribengin.base.names import log_command
-from scribengin.errors import InconsistentLog, LogNotFound, LogWriteFailed, NamespaceNotBound
+from scribengin.errors import InconsistentLog, LogNotFound, LogWriteFailed, NamespaceNotBound, RecoveryRefused
 from scribengin.log.metadata import writer_lock
 from scribengin.log.metadata.binding import (
     BindOptions,
@@ -46,7 +46,13 @@ from scribengin.log.metadata.binding import (
     told,
 )
 from scribengin.log.metadata.lifecycle import finish_deletion
-from scribengin.log.metadata.segments import LogMetadata, LogOperator, SegmentDescriptor, SegmentsHead
+from scribengin.log.metadata.segments import (
+    LogMetadata,
+    LogOperator,
+    SegmentDescriptor,
+    SegmentsHead,
+    WriterEpoch,
+)
 from scribengin.log.retention.compression import hold_same_bytes
 from scribengin.log.retention.copying import refuse_unfinished, write_copy
 from scribengin.log.scan.recovery import commit_log_lookup, recover_unfinished
@@ -186,11 +192,20 @@ class _Migration:
                 self._locks.enter_context(writer_lock.given_back(metadata, owner))
                 moved = self._moved[name] = _Moved(owner.directory)
                 if self._begun:  # nobody else could recover it
-                    lookup = commit_log_lookup(self._registry, name, self._path)
-                    recover_unfinished(metadata, source, owner, metadata.state(), self._clock, lookup)
+                    self._recover(metadata, source, owner)
                 else:
                     _refuse_unnamed(metadata, source)
             self._copied += copy_files(metadata, source, target, moved.files)
+
+    def _recover(self, metadata: LogMetadata, source: SegmentStore, owner: WriterEpoch) -> None:
+        lookup = commit_log_lookup(self._registry, metadata.log, self._path)
+        try:
+            recover_unfinished(metadata, source, owner, metadata.state(), self._clock, lookup)
+        except RecoveryRefused as refused:
+            back = log_command(self._path, "bind", "--migrate", self._there.location)
+            raise RecoveryRefused(
+                f"{refused}. Nobody opens the namespace while it is being moved: take that back first, by {back}"
+            ) from None
 
 
 def _is_at(wanted: NewPlace, there: NewPlace | NamespaceDescriptor) -> bool:

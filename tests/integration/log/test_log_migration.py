@@ -16,10 +16,12 @@ from scribengin.errors import (
     LogBusy,
     NamespaceNotBound,
     OwnershipAcquireFailed,
+    RecoveryRefused,
     ScribenginError,
     StoreNotMounted,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, Migrated, migrate_namespace
+from scribengin.log.retention import migration
 from scribengin.testing.failpoints import at_failpoint, record_stops
 from scribengin.testing.log_samples import bound_namespace, fill_log, payloads_read
 from scribengin.testing.memory.disk import MemoryDisk
@@ -281,6 +283,25 @@ def test_a_move_that_was_cut_short_is_taken_back_by_a_move_to_where_it_was(place
         writer.write(b"more").result(60)
     place.records["empty"].append(b"more")
     place.migrate()
+    assert place.read() == place.records
+
+
+def test_who_ends_a_move_that_a_damaged_log_stops_is_told_to_take_it_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the line says to do to the log needs the namespace, which nobody opens."""
+
+    def refuse(*_: object) -> None:
+        raise RecoveryRefused("log 'empty': damaged; `log recover` with what is lost")
+
+    with pytest.raises(Died), at_failpoint("log.unmark:before", die):
+        place.migrate(place.ensemble.connect())
+    left_unfinished(place, "empty", place.logs)
+    with monkeypatch.context() as damaged:
+        damaged.setattr(migration, "recover_unfinished", refuse)
+        with pytest.raises(RecoveryRefused, match=rf"lost\. Nobody opens .* by .*--migrate '?{place.old.name}"):
+            place.migrate()
+    place.migrate(to=place.old)
     assert place.read() == place.records
 
 
