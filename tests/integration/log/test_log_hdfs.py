@@ -8,12 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from scribengin.errors import ConfigInvalid, Fenced, NamespaceNotBound
-from scribengin.log import DLSN, LogConfig, LogNamespace
+from scribengin.log import DLSN, LogConfig, LogNamespace, migrate_namespace
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import fill_log, payloads_left, payloads_planned, payloads_read
+from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
-from tests.dying import Stopped, stop_here
+from tests.dying import Died, Stopped, die, stop_here
 
 LOG = "flights/0"
 
@@ -93,3 +95,23 @@ def test_a_writer_goes_on_where_one_has_died(namespace: LogNamespace, stop: str)
     with namespace.open_writer(LOG, steal=True) as writer:
         writer.write(b"last").result(60)
     assert payloads_read(namespace, LOG) in ([b"first", b"last"], [b"first", b"perhaps", b"last"])
+
+
+@pytest.mark.parametrize("stop", ["log.segment_write:after", "log.segment_settle:before", "log.migrate_begin:after"])
+def test_a_move_to_hdfs_that_was_killed_is_ended_by_the_next_one(
+    ensemble: MemoryEnsemble, memory_registry: MemoryRegistry, hdfs: HdfsServers, stop: str
+) -> None:
+    """Also where whoever was killed has a file there open yet, which nobody has synced."""
+    left = MemoryDisk(f"left {stop}")
+    LogNamespace.bind("/logs", left.name, registry=memory_registry, store=MEMORY_STORE)
+    old = LogNamespace.open("/logs", registry=memory_registry)
+    old.create(LOG, LogConfig(segment_bytes_max=4096))
+    payloads = fill_log(old, LOG, 5)
+    place = f"{hdfs.url}/{uuid.uuid4().hex}"
+    with ensemble.connect() as killed, pytest.raises(Died), at_failpoint(stop, die):
+        migrate_namespace("/logs", place, registry=killed, store="hdfs")
+    migrate_namespace("/logs", place, registry=memory_registry, store="hdfs", timeout_s=60)
+    moved = LogNamespace.open("/logs", registry=memory_registry)
+    assert moved.descriptor.location == place
+    assert payloads_read(moved, LOG) == payloads
+    assert [found for report in moved.inspect(LOG).segments() for found in report.findings] == []
