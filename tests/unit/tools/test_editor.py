@@ -8,31 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import ConfigEdit
 from scribengin.dataflow.registry.edit_log import outcome_operations
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ConfigInvalid
-from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_tools.cli.dataflow.editor import edit_text
-
-CONFIG = DataflowConfig.parse(
-    {
-        "name": "flow",
-        "sources": {"src": {"kind": "log", "logs": "in/*"}},
-        "sinks": {"out": {"kind": "log", "log": "out"}},
-        "sql": "SELECT payload FROM src",
-    },
-    source="the test",
-)
+from tests.unit.submitted import submitted
 
 
 @pytest.fixture
 def flow() -> Iterator[DataflowView]:
-    with MemoryEnsemble().connect() as registry:
-        view = DataflowView(registry, "flow")
-        view.submit(CONFIG, [], SYSTEM_CLOCK.now_ms())
+    with submitted() as view:
         yield view
 
 

@@ -8,34 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowBusy
 from scribengin.operations.editing import edit_config
 from scribengin.operations.lifecycle import set_desired_state, start_again
-from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_tools.cli import main as cli
 from scribengin_tools.cli.dataflow import config as config_commands
 from scribengin_tools.rendering.dataflow import overview
 from scribengin_tools.rendering.text import console
-
-CONFIG = DataflowConfig.parse(
-    {
-        "name": "flow",
-        "sources": {"src": {"kind": "log", "logs": "in/*"}},
-        "sinks": {"out": {"kind": "log", "log": "out"}},
-        "sql": "SELECT payload FROM src",
-    },
-    source="the test",
-)
+from tests.unit.submitted import submitted
 
 
 @pytest.fixture
 def flow() -> Iterator[DataflowView]:
-    with MemoryEnsemble().connect() as registry:
-        view = DataflowView(registry, "flow")
-        view.submit(CONFIG, [], SYSTEM_CLOCK.now_ms())
+    with submitted() as view:
         view.set_status(view.status().model_copy(update={"state": "running"}))
         yield view
 
