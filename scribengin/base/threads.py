@@ -16,13 +16,16 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError, wait
 from concurrent.futures._base import FINISHED, RUNNING
+from contextlib import suppress
 from typing import Any, TypeVar
 
+from scribengin.errors import ScribenginError
 from scribengin_registry.threads import background as background
 from scribengin_registry.threads import delayed as delayed
 from scribengin_registry.threads import pause as pause
 
 _T = TypeVar("_T")
+_TRY_AGAIN_S = 1.0
 
 
 def call_with_limit(call: Callable[[], _T], limit_s: float) -> _T:
@@ -40,6 +43,20 @@ def call_with_limit(call: Callable[[], _T], limit_s: float) -> _T:
     if not wait([outcome], limit_s).done:
         raise TimeoutError(f"no answer for {limit_s:g} s")
     return outcome.result()
+
+
+def go_on_trying(name: str, attempt: Callable[[], bool]) -> None:
+    """Try once more each second, in a thread of that name, until `attempt` says that it is done. What it raises of ours
+    is tried again, too: nobody waits for it."""
+
+    def run() -> None:
+        done = False
+        while not done:
+            pause(_TRY_AGAIN_S)
+            with suppress(ScribenginError):
+                done = attempt()
+
+    background(name, run).start()
 
 
 FUTURE_BYTES = 512

@@ -16,7 +16,7 @@ from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import node_name
 from scribengin.base.process.machine import this_process
-from scribengin.base.threads import background, pause
+from scribengin.base.threads import go_on_trying
 from scribengin.errors import OwnershipAcquireFailed, ReadCancelled, ReaderLockLost
 from scribengin.log.metadata.names import check_reader_name
 from scribengin.log.metadata.segments import LockDescriptor, LogMetadata
@@ -33,7 +33,6 @@ from scribengin_registry.errors import (
 )
 
 _CANCEL_POLL_S = 0.05
-_RETRY_S = 1.0
 
 
 class SubscriberLock:
@@ -88,18 +87,15 @@ class SubscriberLock:
     def give_up(self) -> None:
         """As `release`, for whoever has no reader that would be closed once more: if the registry cannot be asked now
         it goes on trying, since the lock stays for as long as the session lives."""
+        if not self._released():
+            go_on_trying("log-reader-lock", self._released)
+
+    def _released(self) -> bool:
         try:
             self.release()
         except (OutcomeUnknown, RegistryUnreachable):
-            background("log-reader-lock", self._release_later).start()
-
-    def _release_later(self) -> None:
-        done = False
-        while not done:
-            pause(_RETRY_S)
-            with suppress(OutcomeUnknown, RegistryUnreachable):
-                self.release()
-                done = True
+            return False
+        return True
 
     def _release(self) -> None:
         node = self._metadata.registry.find(self._path)

@@ -8,7 +8,7 @@ Each watches the one before; the first watches the lock. A place goes with the s
 from __future__ import annotations
 
 from scribengin.base.failpoints import failpoint
-from scribengin.base.threads import background, pause
+from scribengin.base.threads import go_on_trying
 from scribengin.log.metadata.segments import LockDescriptor, LogMetadata
 from scribengin_registry.contract import Delete, Watch
 from scribengin_registry.errors import (
@@ -19,8 +19,6 @@ from scribengin_registry.errors import (
     RegistryUnreachable,
     SessionLost,
 )
-
-_RETRY_S = 1.0
 
 
 class WaitingLine:
@@ -77,7 +75,7 @@ class WaitingLine:
         """Give the place up. If the registry cannot be asked now it goes on trying: a place that nobody waits at keeps
         all others waiting for as long as the session lives."""
         if self._asked and not self._left():
-            background("log-waiting", self._leave_later).start()
+            go_on_trying("log-waiting", self._left)
 
     def _places(self) -> list[str]:
         try:
@@ -116,7 +114,3 @@ class WaitingLine:
         except (OutcomeUnknown, RegistryUnreachable):
             return False
         return True
-
-    def _leave_later(self) -> None:
-        while not self._left():
-            pause(_RETRY_S)

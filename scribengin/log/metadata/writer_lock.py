@@ -9,14 +9,14 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.base.names import log_command
 from scribengin.base.process.machine import this_process
-from scribengin.base.threads import background, pause
+from scribengin.base.threads import background, go_on_trying
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, OwnershipAcquireFailed, ScribenginError
 from scribengin.log.metadata.segments import (
     ATTEMPTS_MAX,
@@ -264,7 +264,7 @@ def given_back(metadata: LogMetadata, owner: WriterEpoch) -> Iterator[None]:
 
 
 def _go_on_trying(metadata: LogMetadata, owner: WriterEpoch) -> None:
-    background(f"log-lock {metadata.log}", partial(_give_back_later, metadata, owner)).start()
+    go_on_trying(f"log-lock {metadata.log}", partial(_given_back, metadata, owner))
 
 
 def _given_back(metadata: LogMetadata, owner: WriterEpoch) -> bool:
@@ -276,14 +276,6 @@ def _given_back(metadata: LogMetadata, owner: WriterEpoch) -> bool:
     except (OutcomeUnknown, RegistryUnreachable):
         return False
     return True
-
-
-def _give_back_later(metadata: LogMetadata, owner: WriterEpoch) -> None:
-    done = False
-    while not done:
-        pause(_RETRY_S)
-        with suppress(ScribenginError):  # nobody waits for this thread: it tries for as long as the session lives
-            done = _given_back(metadata, owner)
 
 
 def _take(metadata: LogMetadata, lock: LockDescriptor, held: Node | None, line: WaitingLine) -> WriterEpoch | None:
