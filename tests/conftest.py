@@ -12,7 +12,7 @@ from scribengin_tools.rendering.text import SILENT_VARIABLE
 from tests.garbage import note_who_collects
 from tests.servers.bookkeeper import bookkeeper, own_bookkeeper
 from tests.servers.browser import browser
-from tests.servers.cold import cold_log
+from tests.servers.cold import cold_log, unmaintained
 from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn
 from tests.servers.jvms import start_jvms_lightly, start_servers_lightly
 from tests.servers.kafka import kafka, kafka_brokers, own_kafka
@@ -49,6 +49,7 @@ __all__ = [
     "pytest_terminal_summary",
     "registry",
     "registry_hosts",
+    "unmaintained",
     "yarn",
     "zookeeper",
     "zookeeper_quorum",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from scribengin.base.threads import BackgroundWork
 from scribengin.filesystems import paths
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.log.metadata.segments import LogOperator
@@ -127,3 +128,9 @@ def cold_log(memory_registry: MemoryRegistry) -> Iterator[ColdLog]:
     with files.opened_by("cold") as url:
         namespace = LogNamespace.open("/logs", registry=memory_registry, clock=clock)
         yield ColdLog(memory_registry, disk, files, clock, namespace, f"{url}kept")
+
+
+@pytest.fixture
+def unmaintained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No writer maintains its log by itself: when that is done is the test's."""
+    monkeypatch.setattr(BackgroundWork, "kick", lambda _work: None)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.base.threads import BackgroundWork
 from scribengin.errors import DamagedEntry, LogNotFound, RecoveryRefused, StoreUnreachable
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.log.clients.repair import recover_log
@@ -27,6 +26,14 @@ from tests.dying import Stopped, stop_here
 from tests.registry_copies import restore, saved
 from tests.servers.cold import HOUR_S, LOG, ColdLog
 
+pytestmark = pytest.mark.usefixtures("unmaintained")
+
+
+def read_from_a_position(namespace: LogNamespace) -> None:
+    with namespace.open_reader(LOG, DLSN(2, 1, 0)) as reader:
+        reader.read(1)
+
+
 Work = Callable[[LogNamespace], object]
 OPERATIONS: dict[str, Work] = {
     "purge": lambda namespace: namespace.purge(LOG),
@@ -35,14 +42,8 @@ OPERATIONS: dict[str, Work] = {
     "recover what is missing": lambda namespace: recover_log(namespace, LOG),
     "delete": lambda namespace: namespace.delete(LOG),
     "read": lambda namespace: payloads_read(namespace, LOG),
-    "read from a position": lambda namespace: namespace.open_reader(LOG, DLSN(2, 1, 0)).read(1),
+    "read from a position": read_from_a_position,
 }
-
-
-@pytest.fixture(autouse=True)
-def unmaintained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No writer maintains its log by itself: when that is done is the test's."""
-    monkeypatch.setattr(BackgroundWork, "kick", lambda _work: None)
 
 
 def half_cold(cold_log: ColdLog) -> list[bytes]:

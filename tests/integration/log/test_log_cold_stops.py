@@ -30,6 +30,8 @@ from tests.dying import Stopped, stop_here
 from tests.registry_copies import restore, saved
 from tests.servers.cold import GRACE_S, HOUR_S, LOG, ColdLog
 
+pytestmark = pytest.mark.usefixtures("unmaintained")
+
 # -- what stops half way
 
 

@@ -196,6 +196,7 @@ def test_what_the_registry_does_not_name_is_taken_back_before_a_log_is_moved(pla
     assert place.read() == {**place.records, "busy/0": [*place.records["busy/0"], b"acknowledged"]}
 
 
+@pytest.mark.usefixtures("unmaintained")
 def test_it_goes_back_as_it_went(place: Place) -> None:
     place.migrate()
     with place.opened().open_writer("empty") as writer:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.base.threads import BackgroundWork
 from scribengin.errors import RecoveryRefused
 from scribengin.log import DLSN, LogNamespace
 from scribengin.log.clients import recover_log
@@ -17,17 +16,13 @@ from tests.dying import Stopped, stop_here
 from tests.registry_copies import restore, saved
 from tests.servers.cold import HOUR_S, LOG, ColdLog
 
+pytestmark = pytest.mark.usefixtures("unmaintained")
+
 KEPT: dict[str, dict[str, object]] = {
     "cold": {"hot_hours": 1},
     "compressed": {"cold_url": None, "hot_hours": None, "copy_codec": "zstd", "raw_retention_hours": 1},
     "compressed and cold": {"hot_hours": 1, "copy_codec": "lz4", "raw_retention_hours": 0},
 }
-
-
-@pytest.fixture(autouse=True)
-def unmaintained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No writer maintains its log by itself: when that is done is the test's."""
-    monkeypatch.setattr(BackgroundWork, "kick", lambda _work: None)
 
 
 def write(namespace: LogNamespace, first: int, count: int) -> list[bytes]:
