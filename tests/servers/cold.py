@@ -12,6 +12,7 @@ from scribengin.base.threads import BackgroundWork
 from scribengin.filesystems import paths
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.log.metadata.segments import LogOperator
+from scribengin.log.metrics import exposition
 from scribengin.log.retention.compression import RAW_GRACE_MS
 from scribengin.log.store.cold import MARK, cold_names, look_into
 from scribengin.testing.clocks import ManualClock
@@ -128,6 +129,8 @@ def cold_log(memory_registry: MemoryRegistry) -> Iterator[ColdLog]:
     with files.opened_by("cold") as url:
         namespace = LogNamespace.open("/logs", registry=memory_registry, clock=clock)
         yield ColdLog(memory_registry, disk, files, clock, namespace, f"{url}kept")
+    left = [line for line in exposition().decode().splitlines() if f'log="{LOG}"' in line]
+    assert not left, "a reader or writer is open: what it counts would be counted for the next test's log, too"
 
 
 @pytest.fixture

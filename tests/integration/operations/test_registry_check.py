@@ -156,6 +156,7 @@ def test_what_crashes_have_left_in_a_store_is_found_and_records_are_never_remove
     assert "18 bytes of segments" in found(registry, home)["log directory"][0]
 
 
+@pytest.mark.usefixtures("unmaintained")
 def test_a_log_whose_deletion_was_cut_short_by_its_cold_storage_is_found_and_ended(
     registry: Registry, namespace: LogNamespace, store: Path, home: Path
 ) -> None:
