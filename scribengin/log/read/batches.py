@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,10 +16,7 @@ from scribengin.log.format.records import PLACE_COLUMNS, LogRecord
 READ_SCHEMA = pa.schema([*BODY_SCHEMA, *(pa.field(name, pa.int64()) for name in PLACE_COLUMNS)])
 """What `read_batch` returns: a record, its DLSN and its sequence id. Without places it is BODY_SCHEMA."""
 
-_FEW = 32
 _COUNTED = 65_536
-# `pa.array` imports pandas the first time, which costs each process 0.3 s, and most never need it.
-_COUNTING = pa.Array.from_buffers(pa.int64(), _COUNTED, [None, pa.py_buffer(array("q", range(_COUNTED)))])
 _CHANNEL = BODY_SCHEMA.get_field_index("channel")
 
 
@@ -30,12 +28,12 @@ def with_place(batch: pa.RecordBatch, segment: int, entry: int, slot: int, seque
 
 
 def in_channels(batch: pa.RecordBatch, prefixes: Sequence[str]) -> pa.BooleanArray:
-    """Which records' channels begin with one of the prefixes. Those without a channel are none of them."""
+    """Which records' channels begin with one of the prefixes. Null for those without a channel: a filter drops them."""
     channel = batch.column(_CHANNEL)
     mask = pc.starts_with(channel, prefixes[0])
     for prefix in prefixes[1:]:
         mask = pc.or_(mask, pc.starts_with(channel, prefix))
-    return pc.fill_null(mask, False)
+    return mask
 
 
 def records_of(batch: pa.RecordBatch) -> list[LogRecord]:
@@ -48,18 +46,21 @@ def records_of(batch: pa.RecordBatch) -> list[LogRecord]:
     ]
 
 
+def _int64s(values: npt.NDArray[np.int64]) -> pa.Array:
+    """Arrow's functions that take Python's objects import pandas when they are first called. That takes 0.3 s: a reader
+    that follows a log would be so late at some record in the middle of it."""
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+
+
+_COUNTING = _int64s(np.arange(_COUNTED, dtype=np.int64))
+
+
 def _same(value: int, rows: int) -> pa.Array:
-    if rows == 1:
-        return _count(value, 1)
-    if rows <= _FEW:
-        return pa.array([value] * rows, pa.int64())
-    return pa.repeat(pa.scalar(value, pa.int64()), rows)
+    return _count(value, 1) if rows == 1 else _int64s(np.full(rows, value, np.int64))
 
 
 def _count(start: int, rows: int) -> pa.Array:
-    """start, start + 1, ... without a Python object for each, unless they are few: then that is faster."""
+    """start, start + 1, ... without a Python object for each."""
     if start + rows <= _COUNTED:
         return _COUNTING.slice(start, rows)
-    if _FEW < rows <= _COUNTED:
-        return pc.add(_COUNTING.slice(0, rows), start)
-    return pa.array(range(start, start + rows), pa.int64())
+    return _int64s(np.arange(start, start + rows, dtype=np.int64))

@@ -282,9 +282,10 @@ class LogReader(ClosedAtExit):
         self._pass(entry, end)
         batch = body if end - slot == header.records else body.slice(slot, end - slot)
         mask = in_channels(batch, self._config.channels) if self._config.channels else None
-        first = 0 if mask is None else pc.index(mask, True).as_py()
-        if first < 0:
+        wanted = None if mask is None else pc.indices_nonzero(mask)
+        if wanted is not None and not len(wanted):
             return None
+        first = 0 if wanted is None else wanted[0].as_py()
         self._last = RecordPlace(DLSN(entry.segment, header.entry, slot + first), header.sequence + slot + first)
         if place:
             batch = with_place(batch, entry.segment, header.entry, slot, header.sequence + slot)

@@ -64,9 +64,11 @@ def _bind(job: Values) -> dict[str, float]:
 
 
 def _create(job: Values) -> dict[str, float]:
-    """A log with one record, which is written and acknowledged."""
+    """A log with one record, which is written and acknowledged. `unfinished`: as of a writer that died."""
     with _namespace(job) as namespace, namespace.open_writer(job["log"], create=True) as writer:
         writer.write(b"").result()
+        if job.get("unfinished", False):
+            writer.abort()
     return {}
 
 
