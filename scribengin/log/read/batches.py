@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,12 @@ def in_channels(batch: pa.RecordBatch, prefixes: Sequence[str]) -> pa.BooleanArr
     return mask
 
 
+def first_true(mask: pa.BooleanArray) -> int:
+    """The first row that is true; -1: none is."""
+    row: int = pc.index(mask, _TRUE).as_py()
+    return row
+
+
 def records_of(batch: pa.RecordBatch) -> list[LogRecord]:
     """The rows of a batch of READ_SCHEMA, as objects."""
     columns = batch.to_pydict()
@@ -46,21 +52,26 @@ def records_of(batch: pa.RecordBatch) -> list[LogRecord]:
     ]
 
 
-def _int64s(values: npt.NDArray[np.int64]) -> pa.Array:
-    """Arrow's functions that take Python's objects import pandas when they are first called. That takes 0.3 s: a reader
+def _int64s(rows: int, fill: Callable[[npt.NDArray[np.int64]], object]) -> pa.Array:
+    """So many, which `fill` sets: in memory of Arrow's, which it keeps for the next ones.
+
+    Arrow's functions that take Python's objects import pandas when they are first called. That takes 0.3 s: a reader
     that follows a log would be so late at some record in the middle of it."""
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+    buffer = pa.allocate_buffer(rows * pa.int64().byte_width)
+    fill(np.frombuffer(buffer, np.int64))
+    return pa.Array.from_buffers(pa.int64(), rows, [None, buffer])
 
 
-_COUNTING = _int64s(np.arange(_COUNTED, dtype=np.int64))
+_COUNTING = _int64s(_COUNTED, lambda places: np.copyto(places, np.arange(_COUNTED)))
+_TRUE = pc.is_valid(_COUNTING.slice(0, 1))[0]
 
 
 def _same(value: int, rows: int) -> pa.Array:
-    return _count(value, 1) if rows == 1 else _int64s(np.full(rows, value, np.int64))
+    return _count(value, 1) if rows == 1 else _int64s(rows, lambda places: places.fill(value))
 
 
 def _count(start: int, rows: int) -> pa.Array:
     """start, start + 1, ... without a Python object for each."""
     if start + rows <= _COUNTED:
         return _COUNTING.slice(start, rows)
-    return _int64s(np.arange(start, start + rows, dtype=np.int64))
+    return _int64s(rows, lambda places: np.copyto(places, np.arange(start, start + rows)))

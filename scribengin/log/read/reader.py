@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from scribengin.base.clock import Clock
 from scribengin.base.closing import ClosedAtExit
@@ -27,7 +26,7 @@ from scribengin.log.format.records import LogRecord
 from scribengin.log.metadata.reader_lock import SubscriberLock
 from scribengin.log.metadata.segments import LogMetadata
 from scribengin.log.metrics import LogMetrics
-from scribengin.log.read.batches import in_channels, records_of, with_place
+from scribengin.log.read.batches import first_true, in_channels, records_of, with_place
 from scribengin.log.read.catalog import LogCatalog
 from scribengin.log.read.cursor import EntryCursor
 from scribengin.log.read.ranges import RangePlan, plan_range
@@ -282,10 +281,9 @@ class LogReader(ClosedAtExit):
         self._pass(entry, end)
         batch = body if end - slot == header.records else body.slice(slot, end - slot)
         mask = in_channels(batch, self._config.channels) if self._config.channels else None
-        wanted = None if mask is None else pc.indices_nonzero(mask)
-        if wanted is not None and not len(wanted):
+        first = 0 if mask is None else first_true(mask)
+        if first < 0:
             return None
-        first = 0 if wanted is None else wanted[0].as_py()
         self._last = RecordPlace(DLSN(entry.segment, header.entry, slot + first), header.sequence + slot + first)
         if place:
             batch = with_place(batch, entry.segment, header.entry, slot, header.sequence + slot)

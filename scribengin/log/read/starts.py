@@ -25,6 +25,7 @@ from scribengin.errors import ConfigInvalid, DamagedEntry, PositionTruncated
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import EntryHeader
 from scribengin.log.metadata.segments import SegmentDescriptor
+from scribengin.log.read.batches import first_true
 from scribengin.log.read.catalog import LogCatalog
 
 _TIMES_WITHIN_MS = 3_600_000
@@ -104,8 +105,8 @@ class TxidGate:
     def first_slot(self, header: EntryHeader, body: pa.RecordBatch) -> int | None:
         if header.last_txid < self.value:
             return None
-        slot = pc.index(pc.greater_equal(body.column(0), max(self.value, _TXID_MIN)), True).as_py()
-        return None if slot < 0 else int(slot)
+        slot = first_true(pc.greater_equal(body.column(0), max(self.value, _TXID_MIN)))
+        return None if slot < 0 else slot
 
 
 @dataclass(frozen=True, slots=True)
