@@ -31,14 +31,17 @@ Append = Callable[[str, Sequence[bytes]], None]
 
 _ALL = RoundLimits(records_max=1_000_000, bytes_max=1_000_000_000)
 _WAIT_S = 120.0
+_TOLD_S = 30.0
+"""So long a reader that is open may take to be told of what was appended, on a busy machine."""
 
 
 def check_source(make_source: MakeSource, append: Append, *, seal: Callable[[str], None] | None = None) -> None:
     """Raise AssertionError, with a sentence that says which promise is broken, unless the source keeps all of them.
 
     `make_source()` opens the source afresh, as another process does; it is configured to be read from its beginning.
-    `append(stream, payloads)` adds records to one of its streams and returns once they can be read. Payloads are short
-    and hold no newline. `seal(stream)` says that nothing more will come, if the system can say that; it is called last.
+    `append(stream, payloads)` adds records to one of its streams and returns once whoever opens the source then can
+    read them; a reader that is open may be told of them later. Payloads are short and hold no newline. `seal(stream)`
+    says that nothing more will come, if the system can say that; it is called last.
     """
     suite = _SourceSuite(make_source, append)
     with promised(suite.streams_are_stable):
@@ -95,22 +98,19 @@ class _SourceSuite:
     def a_range_reads_what_was_appended(self, stream: SourceStreamDescriptor) -> None:
         with self._reader(stream) as reader, closing(self._make()) as source:
             start = _drain(reader, reader.initial_position())
-            payloads = self._payloads(10)
-            self._append(stream.name, payloads[:4])
-            self._append(stream.name, payloads[4:])
+            first = self._append_seen(stream, 4, reader, start)
+            payloads = first + self._append_seen(stream, 6, reader, start, known=4)
             plan = self._planned(reader, start, _ALL)
-            expect_equal(plan.start, start, "PlannedRange.start")
             expect_equal(_read(plan.splits), payloads, "the records of the range after an append, in order")
             expect_equal(plan.records, len(payloads), "PlannedRange.records")
             for split in plan.splits:
                 for batch in split.read():
                     expect(batch.schema.equals(source.schema), "splits read batches of Source.schema")
-            _expect_json(plan.end)
 
     def a_range_reads_the_same_again(self, stream: SourceStreamDescriptor) -> None:
         with self._reader(stream) as reader:
             start = _drain(reader, reader.initial_position())
-            self._append(stream.name, self._payloads(20))
+            self._append_seen(stream, 20, reader, start)
             plan = self._planned(reader, start, _ALL)
             first = _read(plan.splits)
             self._append(stream.name, self._payloads(5))
@@ -124,7 +124,7 @@ class _SourceSuite:
     def any_process_plans_a_range_again(self, stream: SourceStreamDescriptor) -> None:
         with self._reader(stream) as reader:
             start = _drain(reader, reader.initial_position())
-            self._append(stream.name, self._payloads(7))
+            self._append_seen(stream, 7, reader, start)
             plan = self._planned(reader, start, RoundLimits(4, 10**9))
             again = PlannedAgain(plan.start, plan.end, plan.records, plan.again)
             exact = plan if plan.again is not None else reader.plan_again(again)
@@ -144,7 +144,7 @@ class _SourceSuite:
         told: list[str] = []
         with self._reader(stream) as reader:
             start = _drain(reader, reader.initial_position())
-            self._append(stream.name, self._payloads(12))
+            self._append_seen(stream, 12, reader, start)
             for plan in _plans(reader, start, RoundLimits(records_max=5, bytes_max=1_000_000_000)):
                 for split in plan.splits:
                     told += _places(split)
@@ -154,8 +154,7 @@ class _SourceSuite:
     def limits_are_kept_and_nothing_is_skipped(self, stream: SourceStreamDescriptor) -> None:
         with self._reader(stream) as reader:
             start = _drain(reader, reader.initial_position())
-            payloads = self._payloads(23)
-            self._append(stream.name, payloads)
+            payloads = self._append_seen(stream, 23, reader, start)
             for limits in (RoundLimits(1, 10**9), RoundLimits(7, 10**9), RoundLimits(10**6, 60), RoundLimits(10**6, 1)):
                 read: list[bytes] = []
                 for plan in _plans(reader, start, limits):
@@ -171,8 +170,7 @@ class _SourceSuite:
     def any_process_goes_on_from_a_position(self, stream: SourceStreamDescriptor) -> None:
         with self._reader(stream) as reader:
             start = _drain(reader, reader.initial_position())
-            payloads = self._payloads(12)
-            self._append(stream.name, payloads)
+            payloads = self._append_seen(stream, 12, reader, start)
             positions = [(0, start)]
             for plan in _plans(reader, start, RoundLimits(5, 10**9)):
                 positions.append((positions[-1][0] + plan.records, plan.end))
@@ -187,7 +185,7 @@ class _SourceSuite:
     def lag_counts_records(self, stream: SourceStreamDescriptor) -> None:
         with self._reader(stream) as reader:
             start = _drain(reader, reader.initial_position())
-            self._append(stream.name, self._payloads(9))
+            self._append_seen(stream, 9, reader, start)
             expect_equal(reader.lag(start), 9, "lag() after nine records were appended")
             plan = self._planned(reader, start, RoundLimits(4, 10**9))
             expect_equal(reader.lag(plan.end), 9 - plan.records, "lag() after a range")
@@ -249,11 +247,24 @@ class _SourceSuite:
     def _payloads(self, count: int) -> list[bytes]:
         return numbered(next(self._numbers), count)
 
+    def _append_seen(
+        self, stream: SourceStreamDescriptor, count: int, reader: SourceStreamReader, start: Position, known: int = 0
+    ) -> list[bytes]:
+        """Append so many payloads, and wait until `reader`, which is open, has been told of them: it knows of `known`
+        others behind `start`. Whoever is not told of all of them breaks the promise that is looked at next."""
+        payloads = self._payloads(count)
+        self._append(stream.name, payloads)
+        told, position = 0, start
+        while told < known + count and reader.wait(position, _TOLD_S):
+            plan = self._planned(reader, position, _ALL)
+            told, position = told + plan.records, plan.end
+        return payloads
+
     def _planned(self, reader: SourceStreamReader, position: Position, limits: RoundLimits) -> PlannedRange:
         plan = reader.plan(position, limits)
         if plan is None:
             raise AssertionError("plan() returned None although records were appended after the position")
-        return plan
+        return _well_formed(plan, position)
 
 
 def _places(split: ReadSplit) -> list[str]:
@@ -269,11 +280,15 @@ def _places(split: ReadSplit) -> list[str]:
 def _plans(reader: SourceStreamReader, position: Position, limits: RoundLimits) -> Iterator[PlannedRange]:
     """All ranges from `position` to the end of the stream."""
     while (plan := reader.plan(position, limits)) is not None:
-        expect_equal(plan.start, position, "PlannedRange.start")
-        expect(plan.end != position, "a range that holds records ends behind its start")
-        _expect_json(plan.end)
-        yield plan
+        yield _well_formed(plan, position)
         position = plan.end
+
+
+def _well_formed(plan: PlannedRange, position: Position) -> PlannedRange:
+    expect_equal(plan.start, position, "PlannedRange.start")
+    expect(plan.end != position, "a range that holds records ends behind its start")
+    _expect_json(plan.end)
+    return plan
 
 
 def _drain(reader: SourceStreamReader, position: Position) -> Position:
