@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from shlex import quote
 
@@ -21,6 +20,7 @@ from scribengin.base.text.counting import many
 from scribengin.base.text.refusals import did_you_mean
 from scribengin.errors import LogError, RecordTooLarge, TransactionIdOutOfOrder
 from scribengin.log.config import LogConfig
+from scribengin.log.format.columns import numbers, texts
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import BODY_SCHEMA, EncodedEntry, EntryType, encode
 
@@ -33,8 +33,6 @@ _FIXED_BYTES = 8 + 2 + 3 * 4
 """What a record takes in a body whatever it holds: transaction id, type, three offsets."""
 _OVERHEAD_BYTES = _FIXED_BYTES + 1
 """The same, with its share of the null bits."""
-_LARGE_BYTES = 64 * 1024
-"""Copying a payload of this size costs more than going round it."""
 PLACE_COLUMNS = ("segment", "entry", "slot", "sequence_id")
 """What a reader says beside each record: its DLSN and its sequence id."""
 LOG_COLUMN = "log"
@@ -204,21 +202,13 @@ def body_of_batch(
 def body_of_records(records: Sequence[Record]) -> pa.RecordBatch:
     """Records that were checked one by one, as BODY_SCHEMA."""
     columns = [
-        pa.array([record.txid for record in records], pa.int64()),
-        pa.array([record.type for record in records], pa.uint16()),
-        pa.array([record.channel for record in records], pa.string()),
-        pa.array([record.key for record in records], pa.binary()),
-        _payloads(records),
+        numbers([record.txid for record in records], pa.int64(), "q"),
+        numbers([record.type for record in records], pa.uint16(), "H"),
+        texts([record.channel for record in records], pa.string()),
+        texts([record.key for record in records], pa.binary()),
+        texts([record.payload for record in records], pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=BODY_SCHEMA)
-
-
-def _payloads(records: Sequence[Record]) -> pa.Array:
-    if len(records) > 1 or len(records[0].payload) < _LARGE_BYTES:
-        return pa.array([record.payload for record in records], pa.binary())
-    payload = records[0].payload
-    offsets = pa.array([0, len(payload)], pa.int32()).buffers()[1]
-    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(payload)])  # no copy
 
 
 def control_entry(payload: bytes, txid: int) -> EncodedEntry:
@@ -232,15 +222,7 @@ def keep_alive_entry(txid: int, payload: bytes = b"keepalive") -> EncodedEntry:
 
 
 def _hidden_entry(payload: bytes, txid: int) -> EncodedEntry:
-    """What a record does not say is made once: a group of records from senders begins with such an entry."""
-    columns = [pa.array([txid], pa.int64()), *_hidden_columns(), pa.array([payload], pa.binary())]
-    return encode(pa.RecordBatch.from_arrays(columns, schema=BODY_SCHEMA))
-
-
-@cache
-def _hidden_columns() -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Type, channel and key of one record that has none. Not made at import: pyarrow's first array imports pandas."""
-    return (pa.array([0], pa.uint16()), pa.nulls(1, pa.string()), pa.nulls(1, pa.binary()))
+    return encode(body_of_records([Record(txid, None, None, payload)]))
 
 
 def encoded_entries(body: pa.RecordBatch, config: LogConfig) -> list[EncodedEntry]:
