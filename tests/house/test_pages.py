@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -132,14 +133,17 @@ def test_the_rules_of_prose_see_what_they_should(text: str, lines: int, sentence
     assert (len(prose.long_lines(text)), len(prose.long_sentences(text))) == (lines, sentences)
 
 
+def texts_said(tree: ast.Module) -> Iterator[str]:
+    """All texts but docstrings."""
+    documentation = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documentation:
+            yield node.value
+
+
 def test_symptoms_are_what_commands_say() -> None:
     """A first cell in backticks is looked for as it stands; `...` is what differs from case to case."""
-    said = [
-        node.value
-        for file in shipped_files()
-        for node in ast.walk(file.tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
+    said = [text for file in shipped_files() for text in texts_said(file.tree)]
     text = (ROOT / TROUBLESHOOTING).read_text(encoding="utf-8")
     symptoms = re.findall(r"^\| (?:state )?`([^`]+)`", text, re.MULTILINE)
     parts = [(symptom, part.strip()) for symptom in symptoms for part in symptom.split("...")]
