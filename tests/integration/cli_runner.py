@@ -110,3 +110,13 @@ def whole_tree(registry: Registry, path: str = "/") -> dict[str, bytes]:
         for node, data in whole_tree(registry, f"{path.rstrip('/')}/{child}").items()
     }
     return {path: registry.get(path).data, **below}
+
+
+def assert_ends_unread(process: subprocess.Popen[str], first: str) -> None:
+    """It has printed a line with `first` in it, and is waiting for more when its reader goes, as `head -1` does."""
+    assert process.stdout is not None
+    assert first in process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    assert process.wait(120) == 0

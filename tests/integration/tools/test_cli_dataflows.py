@@ -27,7 +27,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import VersionConflict
 from scribengin_tools.cli.dataflow.submit import follow
-from tests.integration.cli_runner import CommandLine, quiet_config
+from tests.integration.cli_runner import CommandLine, assert_ends_unread, quiet_config
 
 CONFIG = quiet_config(session_timeout_s=8)
 
@@ -117,6 +117,13 @@ def test_status_watch_follows_the_dataflow(line: CommandLine, view: DataflowView
         watching.send_signal(signal.SIGINT)
         assert watching.communicate() == ("", "")
     assert watching.returncode == 130
+
+
+def test_status_watch_ends_where_nobody_reads_what_it_prints(line: CommandLine, view: DataflowView) -> None:
+    led(view)
+    for form in ([], ["--json"]):
+        with line.process("status", "quiet", "--watch", *form) as watching:
+            assert_ends_unread(watching, "starting" if form else "quiet")
 
 
 def test_history_shows_the_events_in_order(line: CommandLine, view: DataflowView) -> None:
@@ -314,6 +321,8 @@ def test_logs_shows_and_follows_what_processes_say(line: CommandLine, view: Data
         assert "there are: worker-1" in line("logs", "quiet", "--worker", "worker-9").err
         with line.process("logs", "quiet", "--follow", "--worker", "worker-1", "-n", "0") as following:
             check_that_it_follows(following, launcher.logs(worker).stdout)
+        with line.process("logs", "quiet", "--follow", "--worker", "worker-1", "-n", "2") as unread:
+            assert_ends_unread(unread, "worker-1 | ")
         launcher.kill(worker)
     assert "killed" in line.ok("logs", "quiet").out.splitlines()[0]
 

@@ -14,7 +14,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import RegistryError
 from scribengin_tools.rendering.text import report
-from tests.integration.cli_runner import CommandLine, expect_registry_away, whole_tree
+from tests.integration.cli_runner import CommandLine, assert_ends_unread, expect_registry_away, whole_tree
 
 
 def test_what_is_written_is_read_back_line_by_line(line: CommandLine) -> None:
@@ -134,6 +134,14 @@ def test_tail_of_several_logs_names_the_log_whose_records_follow(line: CommandLi
         done = line("log", "tail", *wrong)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
         assert words in done.err
+
+
+def test_tail_ends_where_nobody_reads_what_it_prints(line: CommandLine) -> None:
+    """As before `| head -1`, though no more is written."""
+    line.ok("log", "create", "a")
+    line.ok("log", "write", "a", "one")
+    with line.process("log", "tail", "a", "--from", "earliest") as tail:
+        assert_ends_unread(tail, "one")
 
 
 def test_tail_begins_at_the_end_and_ctrl_c_ends_it(line: CommandLine) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
 from scribengin.dafka import DafkaPartition, DafkaRecord
@@ -17,7 +20,8 @@ class Consumer:
     def __init__(self, *found: list[DafkaRecord] | TimeUnknown) -> None:
         self._found = list(found)
 
-    def read(self, records_max: int) -> list[DafkaRecord]:
+    def read(self, records_max: int, timeout_s: float) -> list[DafkaRecord]:
+        assert timeout_s < 60
         found = self._found.pop(0)
         if isinstance(found, TimeUnknown):
             raise found
@@ -35,3 +39,12 @@ def test_it_goes_on_with_all_others_and_says_so(capfdbinary: pytest.CaptureFixtu
 def test_where_all_begin_nothing_is_said(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert _print_next(Consumer(RECORDS), 2, as_json=False)  # type: ignore[arg-type]
     assert capfdbinary.readouterr() == (b"0\n1\n", b"")
+
+
+def test_it_ends_where_nobody_reads_what_it_prints_though_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    with open(writing, "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        os.close(reading)
+        with pytest.raises(BrokenPipeError):
+            _print_next(Consumer([], []), None, as_json=False)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -25,7 +26,7 @@ from scribengin_tools.monitor.cells import _fact
 from scribengin_tools.output.yarn import ContainerOutput, print_containers
 from scribengin_tools.rendering import stored_state
 from scribengin_tools.rendering.text import console, print_error, print_json, print_json_line, table, working
-from scribengin_tools.terminal import visible, visible_bytes_on
+from scribengin_tools.terminal import check_read, visible, visible_bytes_on
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\rb\x08\x7f Gr\u00fc\u00dfe\t"
 
@@ -164,3 +165,16 @@ def test_a_pipe_gets_every_byte(capfdbinary: pytest.CaptureFixture[bytes]) -> No
 def test_bytes_that_are_no_text_stay_unless_they_command() -> None:
     with terminal() as screen:
         assert visible_bytes_on(screen.stream, b"\xff\x9b\xe9\x1b\n") == b"\xff\\x9b\xe9\\x1b\n"
+
+
+def test_who_reads_no_more_is_found_before_there_is_more_to_write(tmp_path: Path) -> None:
+    check_read(io.StringIO())
+    for never_closed in (tmp_path / "out", Path(os.devnull)):
+        with never_closed.open("w") as output:
+            check_read(output)
+    reading, writing = os.pipe()
+    with open(writing, "w") as output:
+        check_read(output)
+        os.close(reading)
+        with pytest.raises(BrokenPipeError):
+            check_read(output)

@@ -19,7 +19,7 @@ from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader
 from scribengin.log.clients.multi import MultiReader
 from scribengin_tools.logs.positions import start_of
 from scribengin_tools.rendering.text import print_json_line
-from scribengin_tools.terminal import visible_bytes_on, visible_on
+from scribengin_tools.terminal import check_read, visible_bytes_on, visible_on
 
 _CHUNK_BYTES = 1 << 20
 _ROWS_READ = 4096
@@ -119,7 +119,8 @@ def records_followed(
     namespace: LogNamespace, logs: Sequence[str], start: str, count: int | None, channels: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     """The records from `start` on as they come, at most `count`, until all logs are sealed. Of several logs each has
-    the column `log`, as MULTI_SCHEMA. Raises as `records_now`."""
+    the column `log`, as MULTI_SCHEMA. Raises as `records_now`, and BrokenPipeError where nobody reads stdout any more.
+    """
     with closing(_open_all(namespace, logs, start, channels)) as reader:
         left = count
         while left != 0:
@@ -127,7 +128,9 @@ def records_followed(
                 batch = reader.read_batch(_rows(left), _WAIT_S)
             except EndOfStream:
                 return
-            if batch is not None:
+            if batch is None:
+                check_read(sys.stdout)
+            else:
                 yield batch
                 left = None if left is None else left - batch.num_rows
 

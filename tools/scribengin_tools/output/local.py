@@ -15,7 +15,7 @@ from scribengin.launcher.contract import ContainerDescriptor, ContainerExit
 from scribengin.launcher.local.launcher import LocalLauncher, scribengin_home
 from scribengin.launcher.local.output import output_files, rotated
 from scribengin_tools.rendering.text import moment, print_line
-from scribengin_tools.terminal import visible_on
+from scribengin_tools.terminal import check_read, visible_on
 
 LINES_SHOWN = 300
 """Of each process, where output is shown as a whole: in the monitor, on the page."""
@@ -83,7 +83,10 @@ def text_of(output: ProcessOutput, lines: int) -> str:
 
 
 def follow_output(hosts: str, dataflow: str, since_ms: int, worker: str | None, lines: int) -> None:
-    """The last lines of every process, then what comes, each line behind the process's name. Never returns."""
+    """The last lines of every process, then what comes, each line behind the process's name. Never returns.
+
+    Raises BrokenPipeError where nobody reads stdout any more.
+    """
     followed: dict[Path, FollowedOutput] = {}
     for polls in itertools.count():
         if polls % _RELIST_POLLS == 0:
@@ -97,6 +100,7 @@ def follow_output(hosts: str, dataflow: str, since_ms: int, worker: str | None, 
                     print(f"{output.container.name} | {visible_on(sys.stdout, line)}")
         sys.stdout.flush()
         threading.Event().wait(_POLL_S)
+        check_read(sys.stdout)
 
 
 class FollowedOutput:

@@ -19,7 +19,7 @@ from scribengin.launcher.yarn.client.applications import ApplicationReport, Yarn
 from scribengin.launcher.yarn.container_records import ContainerRecordDescriptor, ContainerRecords
 from scribengin_tools.output.local import last_lines_of
 from scribengin_tools.rendering.text import print_line
-from scribengin_tools.terminal import visible_on
+from scribengin_tools.terminal import check_read, visible_on
 
 STREAMS = ("stdout", "stderr")
 _TAIL_BYTES_MAX = 1 << 20
@@ -84,7 +84,10 @@ def print_containers(containers: Sequence[ContainerOutput], lines: int) -> None:
 
 
 def follow_containers(find: Callable[[], Sequence[ContainerOutput]], lines: int) -> None:
-    """The last lines of every container, then what comes, each line behind the container's name. Never returns."""
+    """The last lines of every container, then what comes, each line behind the container's name. Never returns.
+
+    Raises BrokenPipeError where nobody reads stdout any more.
+    """
     places: dict[tuple[str, str], int] = {}
     for polls in itertools.count():
         if polls % _RELIST_POLLS == 0:
@@ -99,6 +102,7 @@ def follow_containers(find: Callable[[], Sequence[ContainerOutput]], lines: int)
                 print(f"{container.name} | {visible_on(sys.stdout, line)}")
         sys.stdout.flush()
         Event().wait(_POLL_S)
+        check_read(sys.stdout)
 
 
 def _end(container: ContainerOutput, stream: str, lines: int) -> tuple[bytes, int]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Producers, consumers, stores and towers of Dafka, without a broker.", no_args_is_help=True)
 _RECORDS_AT_ONCE = 1000
+_LOOK_S = 1.0
+"""Who waits for records looks so often whether anybody reads them."""
 
 
 @app.command("write")
@@ -176,14 +178,18 @@ def _print_next(consumer: DafkaConsumer, count: int | None, *, as_json: bool) ->
     """So many records, or for ever. Whether it could begin with each producer: where nobody can tell of one, it says
     so, and goes on with all others."""
     from scribengin.errors import TimeUnknown
+    from scribengin_tools.terminal import check_read
 
     left, all_began = count, True
     while left != 0:
         try:
-            records = consumer.read(_RECORDS_AT_ONCE if left is None else min(left, _RECORDS_AT_ONCE))
+            records = consumer.read(_RECORDS_AT_ONCE if left is None else min(left, _RECORDS_AT_ONCE), _LOOK_S)
         except TimeUnknown as unknown:
             all_began = False
             note(f"{unknown}; it goes on with all others")
+            continue
+        if not records:
+            check_read(sys.stdout)
             continue
         _print(records, as_json=as_json)
         left = None if left is None else left - len(records)

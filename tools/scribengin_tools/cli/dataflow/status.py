@@ -156,6 +156,7 @@ def _watch(view: Any, *, as_json: bool) -> None:
     from scribengin_tools.rendering.dataflow import overview
     from scribengin_tools.rendering.text import print_json_line
     from scribengin_tools.rendering.yarn import application_facts
+    from scribengin_tools.terminal import check_read
 
     out = console()
     with Live(console=out, auto_refresh=False, transient=False) as live, Change(view.registry) as changed:
@@ -169,7 +170,8 @@ def _watch(view: Any, *, as_json: bool) -> None:
                 live.update(found.renderable(), refresh=True)
             else:
                 out.print(found.renderable())
-            changed.wait(_WATCH_S if out.is_terminal and not as_json else None)
+            while not changed.wait(_WATCH_S) and (as_json or not out.is_terminal):
+                check_read(sys.stdout)
 
 
 _WORK_FAILED = 1
