@@ -99,6 +99,10 @@ def test_list_and_info_show_what_a_log_holds(line: CommandLine) -> None:
     assert [(log["log"], log["records"]) for log in found] == [("a/0", 0), ("a/1", 2)]
     shown = line.ok("log", "list").out.splitlines()
     assert [row.split()[:2] for row in shown] == [["LOG", "RECORDS"], ["a/0", "0"], ["a/1", "2"], ["b", "0"]]
+    for wanted, found in (("a/", ["a/0", "a/1"]), ("*/1", ["a/1"]), ("?", ["b"]), ("[bc]*", ["b"])):
+        assert [one["log"] for one in line.ok("log", "list", wanted, "--json").json] == found
+    assert line.ok("log", "list", "c*").err == "no logs like c* in /logs\n"
+    assert line.ok("log", "list", "c").err == "no logs that begin with c in /logs\n"
     info = line.ok("log", "info", "a/1", "--json").json
     assert (info["end"], info["sealed"], info["config"]["segment_bytes_max"]) == ("1/1/0", False, 8192)
     assert "nobody just now" in line.ok("log", "info", "a/1").out

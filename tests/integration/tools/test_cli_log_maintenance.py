@@ -11,7 +11,7 @@ import pytest
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.testing.log_samples import fill_log
 from scribengin_registry.contract import Registry
-from tests.integration.cli_runner import CommandLine, whole_tree
+from tests.integration.cli_runner import CommandLine, assert_ends_unread, whole_tree
 
 
 @pytest.fixture
@@ -156,6 +156,8 @@ def test_watching_tells_of_logs_that_come_and_go(line: CommandLine, logs: LogNam
         watch.send_signal(signal.SIGINT)
         out, err = watch.communicate()
     assert (out, err, watch.returncode) == ("", "", 130)
+    with line.process("log", "watch", "a") as unread:
+        assert_ends_unread(unread, "+ a/1")
 
 
 def test_a_log_whose_metadata_is_broken_is_deleted_by_force_only(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from queue import Empty, SimpleQueue
@@ -15,6 +16,7 @@ from scribengin.log.clients import Recovered
 from scribengin_tools.logs.lines import open_from
 from scribengin_tools.logs.positions import short, start_of
 from scribengin_tools.rendering.text import byte_count
+from scribengin_tools.terminal import check_read
 
 CODECS: dict[str, Codec] = {"lz4": "lz4", "zstd": "zstd"}
 _WAIT_S = 1.0
@@ -105,7 +107,8 @@ def _changed(config: LogConfig, given: dict[str, Any]) -> LogConfig:
 
 
 def watched(namespace: LogNamespace, prefix: str) -> Iterator[tuple[str, str]]:
-    """(`+` or `-`, log) for every log there is, then as they come and go. Raises what ends the watch."""
+    """(`+` or `-`, log) for every log there is, then as they come and go. Raises what ends the watch, and
+    BrokenPipeError where nobody reads stdout any more."""
     changes: SimpleQueue[tuple[str, str]] = SimpleQueue()
 
     def changed(added: list[str], removed: list[str]) -> None:
@@ -117,8 +120,8 @@ def watched(namespace: LogNamespace, prefix: str) -> Iterator[tuple[str, str]]:
         while listener.error is None:
             try:
                 yield changes.get(timeout=_WAIT_S)
-            except Empty:
-                continue  # nothing came: is the listener still there?
+            except Empty:  # is the listener still there, and whoever reads what it says?
+                check_read(sys.stdout)
         raise listener.error
 
 

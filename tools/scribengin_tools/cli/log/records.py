@@ -16,7 +16,6 @@ from scribengin_tools.cli.log.options import (
     ChannelsOption,
     FromOption,
     LogArgument,
-    PrefixArgument,
     RecordsOption,
     StealOption,
     WaitOption,
@@ -60,17 +59,23 @@ def create(
 
 @app.command("list", rich_help_panel=PANEL_LOGS)
 def list_logs(
-    prefix: PrefixArgument = "",
+    wanted: Annotated[
+        str,
+        typer.Argument(
+            metavar="PREFIX", help="Only logs that begin with this, or a pattern as in 'flights/*/late', in quotes."
+        ),
+    ] = "",
     as_json: JsonOption = False,
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
     """List the logs, with how many records each holds."""
     from scribengin.errors import DescriptorUnreadable, InconsistentLog, LogNotFound
+    from scribengin.log import WILDCARD
 
-    infos, wrong = [], []
+    infos, wrong, is_pattern = [], [], WILDCARD.search(wanted) is not None
     with opened_namespace(registry, namespace) as opened:
-        for name in opened.names(prefix):
+        for name in opened.matching(wanted) if is_pattern else opened.names(wanted):
             try:
                 found = opened.info(name)
                 infos.append(replace(found, segments=opened.segments(name)) if as_json else found)
@@ -85,7 +90,8 @@ def list_logs(
         rows = [(i.log.name, i.records, byte_count(i.bytes), len(i.segments), i.writer or "") for i in infos]
         console().print(table(("LOG", ">RECORDS", ">SIZE", ">SEGMENTS", "WRITER"), rows))
     elif not wrong:
-        note(f"no logs{f' that begin with {prefix}' if prefix else ''} in {namespace}")
+        such = f" like {wanted}" if is_pattern else f" that begin with {wanted}" if wanted else ""
+        note(f"no logs{such} in {namespace}")
     for line in wrong:
         note(line)
     if wrong:
