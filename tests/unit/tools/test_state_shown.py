@@ -78,6 +78,18 @@ def test_nothing_is_said_where_there_is_no_state() -> None:
     assert flow_json(found.overview, None)["kept"] is None
 
 
+def test_a_watermark_of_any_year_is_shown() -> None:
+    """One record with milliseconds where its column takes seconds is enough for it to be far ahead."""
+    far = KEPT.model_copy(update={"watermark_ms": 1_797_000_040_000_000})  # 2026, in milliseconds that were seconds
+    found = shown(far)
+    assert "watermark 58914-08-31 " in drawn(found)
+    assert any("watermark 58914-08-31 " in line.plain for line in detail_lines(found.overview))
+    last_ms = (2**63 - 1) // 1000  # as late as Spark counts
+    assert moment(last_ms).startswith("294247-01-")
+    for at_ms in (253_402_214_400_000, 253_402_387_200_000):  # around the last day of the year 9999
+        assert moment(at_ms)[-8:] == moment(at_ms - 86_400_000)[-8:]
+
+
 def test_what_is_not_known_yet_is_left_out() -> None:
     assert kept_text(StateReport()) == "nothing yet, 0 B"
 

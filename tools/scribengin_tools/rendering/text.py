@@ -39,6 +39,9 @@ _SILENT_MAX_S = 1.0
 _verbose = False
 _progressing: Console | None = None
 """Where a line of progress stands just now."""
+_CALENDAR_YEARS = 400
+_CALENDAR_MS = 146_097 * 86_400_000
+"""After so many years, and days, the calendar is as before: Python's ends with the year 9999."""
 _STATE_STYLES = {
     "running": "green",
     "finished": "green",
@@ -226,10 +229,12 @@ def error_text(message: str) -> Text:
 
 
 def moment(at_ms: int | None) -> str:
-    """A time for people, in their time zone; `-` when there is none."""
+    """A time for people, in their time zone; `-` when there is none. Any year: records say what they like."""
     if not at_ms:
         return "-"
-    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    cycles, within_ms = divmod(at_ms, _CALENDAR_MS) if at_ms > _CALENDAR_MS else (0, at_ms)
+    at = datetime.fromtimestamp(within_ms / 1000).astimezone()
+    return f"{at.year + _CALENDAR_YEARS * cycles:04}-{at:%m-%d %H:%M:%S}"
 
 
 def age(at_ms: int | None, now_ms: int) -> str:
