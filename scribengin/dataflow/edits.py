@@ -19,7 +19,7 @@ Which kind an edit is of, each field of the config says itself (`TakesEffect`); 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar, get_origin
@@ -36,6 +36,7 @@ from scribengin.dataflow.registry.descriptors import TaskDescriptor, shortened
 
 Path = tuple[str, ...]
 _M = TypeVar("_M", bound=BaseModel)
+_T = TypeVar("_T")
 
 _TOLD_MAX, _NAMES_MAX, _PATH_MAX = 100, 20, 200
 """The history keeps what an edit changes, and a node takes so much."""
@@ -82,6 +83,28 @@ def plan_edit(old: DataflowConfig, new: DataflowConfig, *, running: bool) -> Edi
     actions += ["workers are replaced, one after the other"] if rolling else []
     actions += ["taken over by the next workers"] if not running and {"rolling", "restart"} & set(by_kind) else []
     return EditPlan(changes, tuple(dict.fromkeys(actions)), None, rolling, "rebalance" in fields)
+
+
+def in_order_of(config: DataflowConfig, before: DataflowConfig) -> DataflowConfig:
+    """`config`, of a dataflow with state that has been as `before`: with its sources, sinks and statements in the order
+    that they have there, and others behind them.
+
+    Nobody means anything by another order. But Spark numbers what a query keeps, and where it has read up to, by the
+    order in which the query has them: two sinks would go on with what the other one has kept.
+    """
+    if config.state is None:
+        return config
+    sinks = dict.fromkeys([*before.statements(), *before.sinks])  # the statements' order is the query's, if there are
+    update: dict[str, Any] = {"sources": _ordered(config.sources, before.sources)}
+    update["sinks"] = _ordered(config.sinks, sinks)
+    if isinstance(config.sql, dict):
+        update["sql"] = _ordered(config.sql, sinks)
+    return config.model_copy(update=update)
+
+
+def _ordered(named: Mapping[str, _T], names: Iterable[str]) -> dict[str, _T]:
+    first = {name: named[name] for name in names if name in named}
+    return {**first, **named}
 
 
 def streams_left(old: DataflowConfig, new: DataflowConfig, tasks: Collection[TaskDescriptor]) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.config_diff import differences, merged
-from scribengin.dataflow.edits import plan_edit
+from scribengin.dataflow.edits import in_order_of, plan_edit
 from scribengin.dataflow.registry.config_node import as_json
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, Origin
 from scribengin.dataflow.registry.edit_log import (
@@ -60,7 +60,7 @@ def next_version(
     refuse_edit(view, config, running=False)
     if view.status().state == "deleting":
         refuse_invalid(view, config)
-    return config
+    return in_order_of(config, before)  # as the next master takes it: what is kept is compared with that
 
 
 def foreign_origin(view: DataflowView, config: DataflowConfig, home: Path) -> str | None:

@@ -24,7 +24,7 @@ from dataclasses import replace
 
 from scribengin.base.names import a_few, natural
 from scribengin.base.text.counting import many, which
-from scribengin.dataflow.edits import EditPlan, plan_edit, streams_left
+from scribengin.dataflow.edits import EditPlan, in_order_of, plan_edit, streams_left
 from scribengin.dataflow.registry.descriptors import (
     FINAL_STATES,
     STATUS_TASKS_MAX,
@@ -225,11 +225,11 @@ class MasterState:
             self.placement.regroups_again()
         if event.config.desired_state == "running" != self.config.desired_state:
             self.placement.run_again(self.placement.finished)  # it may have been rewound meanwhile
-        self.config = event.config
+        self.config = in_order_of(event.config, self.config)
         self.config_version = event.version
         self.config_error = None
         self.placement.changes.append(
-            ev.AcceptConfig(event.config, event.version, self.workers_since, plan, event.at_ms, event.numbers)
+            ev.AcceptConfig(self.config, event.version, self.workers_since, plan, event.at_ms, event.numbers)
         )
 
     def _refuse(self, event: ev.ConfigEdited, plan: EditPlan) -> None:

@@ -10,7 +10,15 @@ from scribengin.base.model import EditKind, takes_effect
 from scribengin.connectors import KINDS
 from scribengin.connectors.contract import SourceStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.edits import EditPlan, kind_of, plan_edit, streams_left, with_live_part, with_wishes
+from scribengin.dataflow.edits import (
+    EditPlan,
+    in_order_of,
+    kind_of,
+    plan_edit,
+    streams_left,
+    with_live_part,
+    with_wishes,
+)
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from tests.scenario.world import make_config
 
@@ -125,6 +133,34 @@ def test_state_is_divided_anew_while_the_dataflow_is_paused_or_has_no_workers() 
     assert (resuming.refusal, resuming.rolling) == (None, True)
     stopped = plan_edit(with_state(2), with_state(None), running=False)
     assert (stopped.refusal, stopped.actions) == (None, ("taken over by the next workers",))
+
+
+def test_with_state_names_keep_their_order_whatever_order_an_edit_has() -> None:
+    """Spark numbers state, and positions, by the order in which a query has them."""
+
+    def counting(sinks: str, statements: str | None = None, **changes: Any) -> DataflowConfig:
+        sql = {name: f"SELECT payload FROM in WHERE '{name}' < key" for name in statements or ()}
+        code = {"sql": sql} if statements else {"sql": None, "transformation": "counts:transform"}
+        value = {"sinks": {name: {"kind": "log", "log": name} for name in sinks}, "state": {}, **code, **changes}
+        return make_config(**value)
+
+    def order(config: DataflowConfig) -> tuple[str, str, str]:
+        return "".join(config.sources), "".join(config.sinks), "".join(config.statements())
+
+    both = counting("ab", "ab")
+    assert order(in_order_of(counting("ba", "ba"), both)) == ("in", "ab", "ab")
+    assert order(in_order_of(counting("ab", "ab"), counting("ab", "ba"))) == ("in", "ba", "ba"), "statements count"
+    assert order(in_order_of(counting("ab"), counting("ab", "ba"))) == ("in", "ba", ""), "a function gives them so"
+    assert order(in_order_of(counting("ab", "ab"), counting("ba"))) == ("in", "ba", "ba"), "it had given them so"
+    routed = {"errors": {"action": "route", "sink": "c"}}
+    assert order(in_order_of(counting("cba", "ba", **routed), both)) == ("in", "abc", "ab")
+    two = {name: {"kind": "log", "logs": f"{name}/*"} for name in ("x", "in")}
+    one, other = counting("ab", "ab", sources=two), counting("ba", "ab", sources=dict(reversed(two.items())))
+    assert order(in_order_of(other, one)) == ("xin", "ab", "ab")
+    assert in_order_of(other, one) == other, "nothing else changes"
+    assert in_order_of(counting("a"), counting("b")) == counting("a"), "which is refused elsewhere"
+    stateless = make_config(sinks=both.sinks, sql={"b": "SELECT payload FROM in", "a": "SELECT payload FROM in"})
+    assert list(in_order_of(stateless, both).statements()) == ["b", "a"]
 
 
 def test_no_other_sink_is_added_and_the_route_goes_nowhere_else_later() -> None:
