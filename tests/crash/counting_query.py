@@ -47,7 +47,14 @@ class CountingTransform:
         self.ways_back: list[int | None] = []
         """What it was told each time that it had to divide state."""
 
-    def start(self, checkpoint: str, initial: Mapping[str, Offset], bound: Sequence[BoundRange]) -> CountingQuery:
+    def start(
+        self,
+        checkpoint: str,
+        initial: Mapping[str, Offset],
+        bound: Sequence[BoundRange],
+        read: Sequence[str] | None,
+    ) -> CountingQuery:
+        assert read is None or list(initial) == read
         query = CountingQuery(
             self._query_files(checkpoint), initial, bound, by_clock=self._by_clock, partitions=self._partitions
         )

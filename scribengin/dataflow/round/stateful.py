@@ -151,7 +151,8 @@ class StatefulRunner(TaskRounds):
         self._repeats = self._log.done < self._log.planned == self._named.number
         if self._log.planned > self._log.done:
             self._offered, bound = self._planned_before(initial)
-        self._query = self._transform.start(directory.url, initial, bound)
+        read = None if self._log.planned < 0 else self._log.sources(self._log.planned)
+        self._query = self._transform.start(directory.url, initial, bound, read)
 
     @contextmanager
     def _staleness_first(self) -> Iterator[None]:

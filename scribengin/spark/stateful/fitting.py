@@ -14,7 +14,9 @@ from scribengin.errors import CheckpointMismatch, SparkUnavailable, Transformati
 from scribengin.filesystems.local import LocalFileSystem
 from scribengin.spark.session.failures import SPARK_ERRORS, causes_behind, failure
 from scribengin.spark.session.session import activate, scratch_directory
+from scribengin.spark.stateful.beats import is_beats
 from scribengin.spark.stateful.operators import planned
+from scribengin.spark.stateful.plan import sources_below
 from scribengin.spark.stateful.query_log import QueryDirectory, take_schemas_along
 from scribengin.spark.stateful.stored import StoredState
 from scribengin.spark.transform.spec import StateOperator
@@ -40,22 +42,25 @@ def refuse_unfitting(
     partitions: int | None = None,
 ) -> None:
     """Raises CheckpointMismatch if the checkpoint in `directory` has the state of other operators, or has it by other
-    keys or values, or cannot be divided into `partitions` (None: it stays as it is), or lacks a file; DataflowBusy
-    while it is moved to its next owner; TransformationFailed, SparkUnavailable or SystemUnreachable if that cannot be
-    found out. Changes nothing there.
+    keys or values, or has its sources in another order, or cannot be divided into `partitions` (None: it stays as it
+    is), or lacks a file; DataflowBusy while it is moved to its next owner; TransformationFailed, SparkUnavailable or
+    SystemUnreachable if that cannot be found out. Changes nothing there.
 
     Each operator is compared alone: as if all others were as they are now, so that no other is found wanting.
     """
-    stores = StoredState(directory, frame.sparkSession).stores()
-    if not stores:  # no batch is done yet
-        return
-    activate(frame.sparkSession)
+    state = StoredState(directory, frame.sparkSession)
+    stores = state.stores()
     kept = dict(sorted((store.number, store.operator) for store in stores))
-    if list(kept.values()) != [operator.name for operator in operators]:
+    if stores and list(kept.values()) != [operator.name for operator in operators]:
         now = _listed(operator.name for operator in operators)
         raise CheckpointMismatch(
             f"{task} has the state of {_listed(kept.values())}, and the transformation keeps that of {now}: {WAY_OUT}"
         )
+    if (read := state.sources()) is not None:
+        refuse_other_sources(frame, read, task)
+    if not stores:  # no batch is done yet, or nothing is kept
+        return
+    activate(frame.sparkSession)
     if partitions is not None and any(store.partitions != partitions for store in stores):
         refuse_undividable(operators, str(directory), partitions, stores[0].partitions)
     batch = max(store.batch for store in stores) + 1
@@ -69,6 +74,18 @@ def refuse_unfitting(
             _copy_descriptions(directory, f"{_STATE}/{number}", copy)
             take_schemas_along(QueryDirectory(LocalFileSystem(), str(copy)))
             _refuse_other_columns(frame, operator.name, task, copy / _STATE, batch)
+
+
+def refuse_other_sources(frame: DataFrame, read: Sequence[str], who: str) -> None:
+    """Raises CheckpointMismatch unless the query of `frame` has its sources as they were `read`: each would go on where
+    another one was. Its next batch could not run, nor could the transformation from before run that one."""
+    now = list(sources_below(frame._jdf.queryExecution().analyzed()))
+    if now != list(read):
+        before, after = (_listed(name for name in names if not is_beats(name)) for names in (read, now))
+        raise CheckpointMismatch(
+            f"{who} has read {before}, in this order, and the transformation reads {after}: positions are kept by that "
+            f"order, so let it read its sources as often and in the order that it had; or {WAY_OUT}"
+        )
 
 
 def _refuse_other_columns(frame: DataFrame, operator: str, task: str, state: Path, batch: int) -> None:

@@ -74,6 +74,12 @@ class QueryLog:
             found = [json.loads(line) for line in self._plan(number)[2:]]
             return {str(offset["source"]): offset for offset in found}
 
+    def sources(self, number: int) -> list[str]:
+        """The sources of a batch as its query has them, in their order: Spark knows them by nothing else. One that is
+        read in several places may be there several times. Raises as `offsets`."""
+        with self._damage_named(number):
+            return [str(json.loads(line)["source"]) for line in self._plan(number)[2:]]
+
     def refuse_lost(self, number: int) -> None:
         """Raises CheckpointMismatch unless the plan of a batch is where it was. Where the directory was moved or is
         gone, the query makes it anew, and goes on."""

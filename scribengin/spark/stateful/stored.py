@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql.functions import col, struct, to_json
@@ -16,6 +17,7 @@ from scribengin.spark.session.session import activate, session_beside
 from scribengin.spark.stateful.operators import StateVariable, operator_names, state_variables
 from scribengin.spark.stateful.query_log import BRING_BACK, QueryDirectory, QueryLog
 
+_T = TypeVar("_T")
 TIMERS = "timers"
 """The name of a processor's store that has the timers which are registered."""
 _MAP_KEY = "user_map_key"
@@ -93,10 +95,17 @@ class StoredState:
         except SPARK_ERRORS as error:
             raise self._failure(error) from error
 
+    def sources(self) -> list[str] | None:
+        """Those of the last batch that is done, as `QueryLog.sources`; None before one is. Raises as `stores`."""
+        return self._logged(lambda log: None if log.done < 0 else log.sources(log.done))
+
     def _partitions(self, batch: int) -> int:
         """As the query's log says: of most operators Spark's metadata keep the number that they began with."""
+        return self._logged(lambda log: log.partitions(batch))
+
+    def _logged(self, asked: Callable[[QueryLog], _T]) -> _T:
         try:
-            return QueryLog.read(self._directory).partitions(batch)
+            return asked(QueryLog.read(self._directory))
         except CheckpointMismatch:
             if self._directory.files.is_directory(self._directory.path):
                 raise

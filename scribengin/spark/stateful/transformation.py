@@ -24,7 +24,7 @@ from scribengin.spark.session.session import activate, scratch_directory, sessio
 from scribengin.spark.session.spark_master import files_are_shared
 from scribengin.spark.stateful.beats import BEATS, beats_of, is_beats
 from scribengin.spark.stateful.divided import first_misplaced, refuse_unlike
-from scribengin.spark.stateful.fitting import refuse_undividable, refuse_unfitting, undivided
+from scribengin.spark.stateful.fitting import refuse_other_sources, refuse_undividable, refuse_unfitting, undivided
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.operators import refuse_shared, refuse_unbounded, state_operators
 from scribengin.spark.stateful.plan import refuse_unread, refuse_unstreamable
@@ -94,15 +94,22 @@ class StatefulTransformation:
         )
 
     def start(
-        self, checkpoint: str, initial: Mapping[str, Offset], bound: Sequence[BoundRange] = ()
+        self,
+        checkpoint: str,
+        initial: Mapping[str, Offset],
+        bound: Sequence[BoundRange] = (),
+        read: Sequence[str] | None = None,
     ) -> TransformationQuery:
         """Start the query in its checkpoint's directory, a URL, over streams that began at `initial`, by source. A
-        batch that stands planned there runs at once, and finds what it reads in `bound`.
+        batch that stands planned there runs at once, and finds what it reads in `bound`. `read`: the sources as its
+        batches there have them (`QueryLog.sources`); None: there is none.
 
-        Raises as `check`.
+        Raises as `check`, and CheckpointMismatch for sources in another order.
         """
         directory = self._new_directory()
         _, unioned, operators = self._built(directory, checkpoint)
+        if read is not None:
+            refuse_other_sources(unioned.frame, read, f"the query in {checkpoint.removeprefix('file:')}")
         output = directory / "output"
         output.mkdir()
         offers = QueryOffers(directory, initial, None if self._shape.through_files else self._portable)

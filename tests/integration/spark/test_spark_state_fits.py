@@ -14,7 +14,7 @@ from scribengin.spark.stateful.stored import TIMERS, StoredState
 from scribengin.spark.stateful.transformation import StatefulTransformation
 from scribengin_registry.contract import Registry
 from tests.integration.processors import BY_FRAME, transforming
-from tests.integration.state_flow import StateFlow, drain
+from tests.integration.state_flow import FAR, StateFlow, drain, own_to_the_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -133,6 +133,34 @@ def test_where_nothing_is_kept_yet_everything_fits(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
     check(StateFlow(memory_registry, spark, tmp_path, sql=COUNTS), COUNTS, tmp_path / "none")
+
+
+def test_sources_in_another_order_are_refused_before_anything_is_planned(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark has no names for them: each would go on where the other one was. A batch that is planned so cannot run, and
+    the transformation from before could not run it either."""
+    united = "(SELECT * FROM src UNION ALL SELECT * FROM other)"
+    turned = "(SELECT * FROM other UNION ALL SELECT * FROM src)"
+    twice = "(SELECT * FROM src UNION ALL SELECT * FROM other UNION ALL SELECT * FROM src)"
+    counts = COUNTS.replace("FROM src", f"FROM {united}")
+    flow = StateFlow(memory_registry, spark, tmp_path, sql=counts, reads=["src", "other"])
+    flow.append("in/0", [(10, "a", 1)])
+    flow.append("other", [(11, "a", 1)])
+    flow.run_to_the_end()
+    flow.append("in/0", [(12, "a", 1), (FAR, "a", 1)])
+    flow.append("other", [(13, "a", 1), (FAR, "a", 1)])
+    told = "has read src, other, in this order, and the transformation reads {}: "
+    for other, read in ((turned, "other, src"), (twice, "src, other, src")):
+        sql = counts.replace(united, other)
+        with pytest.raises(CheckpointMismatch, match=f"task-0 {told.format(read)}"):
+            check(flow, sql, flow.query_directory)
+        flow.config = flow.config.model_copy(update={"sql": sql})
+        with flow.owner() as owner, pytest.raises(CheckpointMismatch, match=f"query {told.format(read)}"):
+            own_to_the_end(owner)
+    flow.config = flow.config.model_copy(update={"sql": counts})
+    flow.run_to_the_end()
+    assert [row["n"] for row in flow.delivered()] == [4]
 
 
 def check(flow: StateFlow, sql: str, query: Path) -> None:

@@ -63,9 +63,12 @@ class BatchQuery(Protocol):
 class StreamTransform(Protocol):
     """The user's transformation over streams (StatefulTransformation is the one)."""
 
-    def start(self, checkpoint: str, initial: Offsets, bound: Sequence[BoundRange]) -> BatchQuery:
+    def start(
+        self, checkpoint: str, initial: Offsets, bound: Sequence[BoundRange], read: Sequence[str] | None
+    ) -> BatchQuery:
         """Start the query in its checkpoint's directory, a URL, over streams that began at `initial`. A batch that
-        stands planned there runs at once, and reads what is `bound`."""
+        stands planned there runs at once, and reads what is `bound`. `read`: the sources as its batches there have
+        them, in their order; None: there is none. Raises CheckpointMismatch: it would have them in another order."""
         ...
 
     def divide(self, checkpoint: str, partitions: int, before: int | None) -> None:
