@@ -84,5 +84,3 @@ def test_one_store_is_meant_or_those_that_there_are_are_named() -> None:
         chosen_store(stores, "aggregate", "left-rows")
     with pytest.raises(ConfigInvalid, match="no operator 'session': those with state are join, aggregate"):
         chosen_store(stores, "session", None)
-    with pytest.raises(ConfigInvalid, match="no batch is done"):
-        chosen_store([], "aggregate", None)

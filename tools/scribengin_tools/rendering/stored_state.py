@@ -23,21 +23,21 @@ def stored_state(tasks: Sequence[TaskState]) -> list[StoreOfTask]:
 def stored_rows(
     tasks: Sequence[TaskState], operator: str, store: str | None, key: Mapping[str, str], rows_max: int
 ) -> list[tuple[str, StateRow]]:
-    """The first rows of that operator, of each task. Raises as `StoredState`, and ConfigInvalid where there is no such
-    operator, or `store` does not say which of several stores is meant."""
-    found = []
+    """The first rows of that operator, of each task that has done a batch. Raises as `StoredState`, and ConfigInvalid
+    where none has, where there is no such operator, or `store` does not say which of several stores is meant."""
+    found: list[tuple[str, StateRow]] = []
     with runtime.brief_session(_NAME) as session:
-        for one in tasks:
-            state = StoredState(one.directory, session)
-            chosen = chosen_store(state.stores(), operator, store)
-            found += [(one.task, row) for row in state.rows(chosen, key, rows_max)]
+        states = [(one.task, StoredState(one.directory, session)) for one in tasks]
+        kept = [(task, state, stores) for task, state in states if (stores := state.stores())]
+        if not kept:
+            raise ConfigInvalid("there is no state yet: no batch is done")
+        for task, state, stores in kept:
+            found += [(task, row) for row in state.rows(chosen_store(stores, operator, store), key, rows_max)]
     return found
 
 
 def chosen_store(stores: Sequence[StateStore], operator: str, name: str | None) -> StateStore:
     """The store of that operator that is meant. Raises ConfigInvalid."""
-    if not stores:
-        raise ConfigInvalid("there is no state yet: no batch is done")
     of_operator = [one for one in stores if one.operator == operator]
     if not of_operator:
         there = ", ".join(dict.fromkeys(one.operator for one in stores))
