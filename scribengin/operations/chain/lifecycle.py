@@ -20,11 +20,9 @@ from scribengin.operations.chain.registry import ChainDescriptor, ChainMember, f
 from scribengin.operations.delete import delete_dataflow
 from scribengin.operations.editing import refuse_unless_led
 from scribengin.operations.lifecycle import (
-    Killed,
     await_masters_gone,
     ended_badly,
     has_master,
-    kill_dataflow,
     masters,
     set_desired_state,
     start_again,
@@ -147,11 +145,6 @@ def start_chain(registry: Registry, chain: ChainDescriptor, home: Path) -> list[
     for _, view in reversed(ended):
         start_again(view, home)
     return [member.key for member, _ in ended]
-
-
-def kill_chain(registry: Registry, chain: ChainDescriptor, home: Path) -> list[Killed]:
-    """End every process of all dataflows at once. Raises LauncherError."""
-    return [kill_dataflow(registry, member.dataflow, home) for member, _ in _there(registry, chain)]
 
 
 def refuse_running(registry: Registry, chain: ChainDescriptor) -> None:

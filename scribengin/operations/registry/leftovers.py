@@ -32,6 +32,7 @@ from scribengin.dataflow.round.checkpoints import (
     registry_begun_ms,
 )
 from scribengin.errors import (
+    ChainNotFound,
     ConfigInvalid,
     DataflowNotFound,
     DescriptorUnreadable,
@@ -50,6 +51,7 @@ SETTLED_S = 3600.0
 _DEPTH_MAX = 6
 _INDEX_DRAFT = re.compile(r".+\.(?:idx|keys)-\d+")
 _SINGLE_JOB = re.compile(r"job-[0-9a-f]{32}")
+_RESTORE = "restore it from a backup, or delete it by hand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class Leftover:
 def leftovers(registry: Registry, home: Path, clock: Clock = SYSTEM_CLOCK) -> Iterator[Leftover]:
     """Everything of this registry, of its log stores and of this machine that belongs to nobody. Changes nothing."""
     yield from _of_dataflows(registry, clock.now_ms() / 1000)
+    for error in _chains_to_come(registry)[1].values():
+        yield Leftover("unreadable", error, next_step=_RESTORE)
     for path, files in unclaimed_files(registry, home):
         step = "nobody can say whether they were committed: keep what you need of them, and remove the rest by hand"
         yield Leftover("unclaimed files", f"{files} below {path}, which no claim names", next_step=step)
@@ -215,7 +219,13 @@ def _checkpoints(registry: Registry, home: Path, now_s: float) -> Iterator[Lefto
             one for one in found if one.mark.registry_ms == begun_ms and now_s - one.since_ms / 1000 >= SETTLED_S
         ]
     for one in suspects:
-        if one.mark.name not in _named(registry, one.dataflow):
+        try:
+            named = _named(registry, one.dataflow)
+        except DescriptorUnreadable as error:
+            what = f"{one.mark.name} in {one.task}: nobody can say whether dataflow '{one.dataflow}' names it: {error}"
+            yield Leftover("checkpoint", what, next_step=_RESTORE)
+            continue
+        if one.mark.name not in named:
             what = f"{one.mark.name} in {one.task}, which dataflow '{one.dataflow}' does not name"
             yield Leftover("checkpoint", what, partial(_remove_checkpoint, registry, one))
 
@@ -242,38 +252,65 @@ def _remove_checkpoint(registry: Registry, found: FoundCheckpoint) -> None:
 def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now_s: float) -> Iterator[Leftover]:
     store = None if bound.is_elsewhere else bound.directory
     directories = sorted(entry for entry in store.glob("*") if entry.is_dir()) if store is not None else []
+    descriptors, damaged = _descriptors(registry, path)
+    for error in damaged:
+        yield Leftover("unreadable", error, next_step="restore it from a backup, for it says where its segments are")
     with open_namespace(path, registry=registry) as namespace:
-        holds = [(log, hold) for log in namespace.names() for hold in _holds(namespace, log)]
-        known = set(dataflow_names(registry)) | _to_come(registry)
+        readable = {descriptor.name for descriptor, _ in descriptors}
+        logs = [log for log in namespace.names() if log in readable]
+        holds = [(log, hold) for log in logs for hold in _holds(namespace, log)]
+        to_come, unreadable = _chains_to_come(registry)
+        known = to_come.union(dataflow_names(registry))
+        unsure = ", ".join(f"chain '{name}'" for name in unreadable)
         for log, hold in holds:
-            if hold.dataflow not in known:
-                what = f"log '{log}' of {path} keeps records for dataflow '{hold.dataflow}', which is not there"
+            if hold.dataflow in known:
+                continue
+            what = f"log '{log}' of {path} keeps records for dataflow '{hold.dataflow}', which is not there"
+            if unsure:
+                yield Leftover("hold", what, next_step=f"it may be one of {unsure}, which cannot be read")
+            else:
                 yield Leftover("hold", what, partial(_release_hold, registry, path, log, hold))
-    named = set()
-    for log_descriptor, modified_s in _descriptors(registry, path):
-        named.add(log_descriptor.directory)
+    yield from _cut_short(registry, path, bound, descriptors, now_s)
+    named = {descriptor.directory for descriptor, _ in descriptors}
+    for directory in directories:
+        if directory.name in named:
+            yield from _index_drafts(directory, now_s)
+        elif not damaged:  # it may be that of such a log
+            yield from _stray_directory(directory, now_s)
+    with open_namespace(path, registry=registry) as namespace:
+        yield from _spark_jobs(registry, namespace, now_s)
+
+
+def _cut_short(
+    registry: Registry,
+    path: str,
+    bound: NamespaceDescriptor,
+    descriptors: Sequence[tuple[LogDescriptor, float]],
+    now_s: float,
+) -> Iterator[Leftover]:
+    for log_descriptor, modified_s in descriptors:
         if log_descriptor.deleting and now_s - modified_s >= SETTLED_S:  # else it is, or is made as a copy, just now
             what = f"the deletion of '{log_descriptor.name}' of {path} was cut short"
             if bound.is_elsewhere:  # its cold storage may be a directory there, too
                 yield Leftover("log", what, next_step=f"end it on the machine of {bound.location} by the same command")
             else:
                 yield Leftover("log", what, partial(_end_deletion, registry, path, log_descriptor.name))
-    for directory in directories:
-        if directory.name not in named:
-            yield from _stray_directory(directory, now_s)
-        else:
-            yield from _index_drafts(directory, now_s)
-    with open_namespace(path, registry=registry) as namespace:
-        yield from _spark_jobs(registry, namespace, now_s)
 
 
-def _descriptors(registry: Registry, path: str) -> Iterator[tuple[LogDescriptor, float]]:
-    """The logs of a namespace, those that are half deleted among them, and when each was last changed. Raises
-    DescriptorUnreadable."""
+def _descriptors(registry: Registry, path: str) -> tuple[list[tuple[LogDescriptor, float]], list[str]]:
+    """The logs of a namespace, those that are half deleted among them, and when each was last changed; and what is
+    wrong with those that cannot be read."""
+    found, unreadable = [], []
     for child in _children(registry, f"{path}/logs"):
         node = registry.find(f"{path}/logs/{child}")
         if node is not None:
-            yield LogDescriptor.from_bytes(node.data, path=f"{path}/logs/{child}"), node.modified_ms / 1000
+            try:
+                descriptor = LogDescriptor.from_bytes(node.data, path=f"{path}/logs/{child}")
+            except DescriptorUnreadable as error:
+                unreadable.append(str(error))
+            else:
+                found.append((descriptor, node.modified_ms / 1000))
+    return found, unreadable
 
 
 def _end_deletion(registry: Registry, path: str, log: str) -> None:
@@ -289,14 +326,25 @@ def _holds(namespace: LogNamespace, log: str) -> list[RetentionHold]:
         return []  # deleted since it was listed, or nobody's to judge
 
 
-def _to_come(registry: Registry) -> set[str]:
-    """The dataflows of chains: logs hold back for them before they are there."""
-    return {member.dataflow for name in chain_names(registry) for member in get_chain(registry, name).members}
+def _chains_to_come(registry: Registry) -> tuple[set[str], dict[str, str]]:
+    """The dataflows of chains: logs hold back for them before they are there. And what is wrong with the chains that
+    cannot be read: theirs nobody knows."""
+    dataflows: set[str] = set()
+    unreadable: dict[str, str] = {}
+    for name in chain_names(registry):
+        try:
+            dataflows.update(member.dataflow for member in get_chain(registry, name).members)
+        except DescriptorUnreadable as error:
+            unreadable[name] = str(error)
+        except ChainNotFound:  # deleted since it was listed
+            continue
+    return dataflows, unreadable
 
 
 def _release_hold(registry: Registry, path: str, log: str, hold: RetentionHold) -> None:
-    if hold.dataflow in {*dataflow_names(registry), *_to_come(registry)}:
-        return  # it is back
+    to_come, unreadable = _chains_to_come(registry)
+    if unreadable or hold.dataflow in to_come.union(dataflow_names(registry)):
+        return  # it is back, or may be
     with open_namespace(path, registry=registry) as namespace, suppress(LogNotFound):
         namespace.unregister_reader(log, hold.reader)
 
@@ -337,7 +385,11 @@ def _spark_jobs(registry: Registry, namespace: LogNamespace, now_s: float) -> It
         found = {log: node for log, node in logs.items() if node is not None}
         if now_s - max(one.modified_ms for one in (node, *found.values())) / 1000 < SETTLED_S:
             continue
-        said = [CommitLog.from_bytes(one.data, path=f"{folder}/{log}") for log, one in found.items()]
+        try:
+            said = [CommitLog.from_bytes(one.data, path=f"{folder}/{log}") for log, one in found.items()]
+        except DescriptorUnreadable as error:
+            yield Leftover("unreadable", str(error), next_step=_RESTORE)
+            continue
         end = "has died after its commit" if any(one.round for one in said) else "has failed"
         what = f"{folder}, of a job that {end}"
         asked = {from_node_name(log): asked_for(namespace, from_node_name(log), f"{folder}/{log}") for log in found}

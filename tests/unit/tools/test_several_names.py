@@ -53,11 +53,12 @@ def put(registry: MemoryRegistry, name: str, state: DataflowState, *, led: bool 
     return view
 
 
-def put_chain(registry: MemoryRegistry, name: str) -> None:
-    """A chain of one dataflow."""
-    put(registry, f"{name}-first", "running")
-    member = ChainMember(key="first", dataflow=f"{name}-first")
-    create_chain(registry, ChainDescriptor(name=name, members=(member,), config={}, submitted_ms=0, state="submitted"))
+def put_chain(registry: MemoryRegistry, name: str, *keys: str) -> None:
+    """A chain of these dataflows; default: of one."""
+    members = tuple(ChainMember(key=key, dataflow=f"{name}-{key}") for key in keys or ("first",))
+    for member in members:
+        put(registry, member.dataflow, "running")
+    create_chain(registry, ChainDescriptor(name=name, members=members, config={}, submitted_ms=0, state="submitted"))
 
 
 def at_once(monkeypatch: pytest.MonkeyPatch, **states: DataflowState) -> None:
@@ -333,3 +334,38 @@ def test_what_is_not_killed_is_said(
     assert ("not killed" in err) == bool(left)
     assert out.startswith("killed dataflow 'c'") == (not left)
     assert not isinstance(raised, ScribenginError) or err.count(str(raised)) == 1
+
+
+def test_all_of_a_chain_are_killed_though_one_cannot_be(
+    registry: MemoryRegistry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_chain(registry, "one", "first", "second", "third")
+    harmed = DataflowView(registry, "one-second").paths
+    for path in (harmed.status, harmed.config_in_force):
+        registry.set(path, b"{not json")
+    assert cli.run(["kill", "one"]) == 1
+    out, err = capsys.readouterr()
+    assert [line.split(" (")[0] for line in out.splitlines()] == [
+        "killed dataflow 'one-first'",
+        "killed dataflow 'one-third'",
+    ]
+    assert harmed.status in err
+    assert [DataflowView(registry, f"one-{key}").status().state for key in ("first", "third")] == ["killed"] * 2
+
+
+def test_of_a_chain_that_is_killed_in_part_both_parts_are_told(
+    registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_chain(registry, "one", "first", "second")
+    real = lifecycle.kill_dataflow
+
+    def leaves(session: MemoryRegistry, name: str, home: Path) -> lifecycle.Killed:
+        if name == "one-second":
+            raise KeyboardInterrupt
+        return real(session, name, home)
+
+    monkeypatch.setattr(lifecycle, "kill_dataflow", leaves)
+    assert cli.run(["kill", "one"]) == 130
+    out, err = capsys.readouterr()
+    assert out.startswith("killed dataflow 'one-first'")
+    assert "not killed, or only in part: one" in err

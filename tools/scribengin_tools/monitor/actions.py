@@ -35,10 +35,11 @@ class MonitorActions:
         chains = memberships(self.registry, damaged)
         places = {flow: f"{chain}/{member.key}" for flow, (chain, member) in chains.items()}
         names = [name for given in self.names for name in self._meant(given)]
-        found = {one.dataflow: one for one in overviews(self.registry, self.clock.now_ms(), names)}
+        wanted = bool(names or not self.names)  # of a chain whose submission was cut short, there may be none: not all
+        found = {one.dataflow: one for one in overviews(self.registry, self.clock.now_ms(), names)} if wanted else {}
         chained = [found[flow].model_copy(update={"chain": place}) for flow, place in places.items() if flow in found]
         alone = [one for flow, one in found.items() if flow not in places]
-        unreadable = [unreadable_overview(f"chain {chain}", why) for chain, why in damaged.items() if not names]
+        unreadable = [unreadable_overview(f"chain {chain}", why) for chain, why in damaged.items() if not self.names]
         return (*chained, *alone, *unreadable)
 
     def scale(self, name: str, by: int) -> str:

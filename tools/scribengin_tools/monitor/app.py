@@ -18,6 +18,7 @@ from scribengin.base.text.masking import masked_text
 from scribengin.base.text.plain_words import in_plain_words
 from scribengin.errors import ScribenginError
 from scribengin.monitoring.overview import DataflowOverview, TaskOverview
+from scribengin_registry.contract import SessionState
 from scribengin_tools.monitor.actions import MonitorActions
 from scribengin_tools.monitor.cells import (
     FLOW_COLUMNS,
@@ -39,7 +40,9 @@ INTERRUPTED = 130
 """What a command ends with that Ctrl-C has ended."""
 _SCROLLBAR = 1
 _SHARE_OF_TIME = 5
-"""A look at very many dataflows takes long; then there is a pause of so many times that before the next one."""
+"""A look at very many dataflows takes long; then there is a pause of so many times that before the next one. One that
+failed, or that an outage of the registry has held up, is no measure of that."""
+_AWAY = (SessionState.SUSPENDED, SessionState.LOST)
 
 HELP = """\
 Keys
@@ -109,6 +112,7 @@ class MonitorApp(App[None]):
         self._chains: dict[str, ChainRow] = {}
         self._refusal = ""
         self._looking = False
+        self._session_changes = 0
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")
@@ -124,7 +128,12 @@ class MonitorApp(App[None]):
                 self._table(name).add_column(_heading(column), key=column, width=width)
         self._fit(self.size.width)
         self._table("#flows").focus()
+        self._operator.registry.on_session(self._session_changed)
         self._look()
+
+    def on_unmount(self) -> None:
+        """The screen is gone."""
+        self._operator.registry.off_session(self._session_changed)
 
     def on_resize(self, event: Resize) -> None:
         """The terminal has another size."""
@@ -152,15 +161,24 @@ class MonitorApp(App[None]):
 
     def _look_once(self) -> None:
         clock = self._operator.clock
-        begun_s = clock.monotonic_s()
+        begun_s, changes = clock.monotonic_s(), self._session_changes
         found: Sequence[DataflowOverview] | str
         try:
             found = self._operator.look()
         except ScribenginError as error:
             found = in_plain_words(error)
-        pause_s = max(PERIOD_S, _SHARE_OF_TIME * (clock.monotonic_s() - begun_s))
+        pause_s = PERIOD_S
+        if not isinstance(found, str) and changes == self._session_changes:
+            pause_s = max(PERIOD_S, _SHARE_OF_TIME * (clock.monotonic_s() - begun_s))
         if self.is_running:
             self.call_from_thread(self._seen, found, pause_s)
+
+    def _session_changed(self, state: SessionState) -> None:
+        """On a thread of the registry's. Looks would wait long before they fail: it is said at once."""
+        self._session_changes += 1
+        if state in _AWAY:
+            hosts = self._operator.registry.hosts
+            self.call_later(self._tell_trouble, f"the registry {hosts} does not answer; what is shown is from before")
 
     def _seen(self, found: Sequence[DataflowOverview] | str, pause_s: float) -> None:
         self._looking = False

@@ -110,11 +110,8 @@ def kill(names: NamesArgument, registry: RegistryOption = None) -> None:
     from scribengin.operations.names import all_meant
 
     with connected(registry) as session:
-        meant = all_meant(session, names)
-        _all_of(
-            [partial(_kill, session, one) for one in meant],
-            lambda done: f"not killed, or only in part: {', '.join(one.name for one in meant[done:])}",
-        )
+        asked = [(one, view) for one in all_meant(session, names) for view in one.views]
+        _all_of([partial(_kill, session, one, view) for one, view in asked], partial(_left_of_kill, asked))
 
 
 def release_holds(name: NameArgument, registry: RegistryOption = None) -> None:
@@ -196,18 +193,14 @@ def _delete(session: Registry, meant: Meant, *, force: bool) -> None:
         )
 
 
-def _kill(session: Registry, meant: Meant) -> None:
+def _kill(session: Registry, meant: Meant, view: DataflowView) -> None:
+    """Kill one dataflow of what is meant: whatever stands in its way keeps no other of a chain alive."""
     from scribengin.launcher.local.launcher import scribengin_home
-    from scribengin.operations.chain.lifecycle import kill_chain
     from scribengin.operations.lifecycle import kill_dataflow
 
-    if meant.chain is not None:
-        for one in kill_chain(session, meant.chain, scribengin_home()):
-            print(one.line, flush=True)
-        return
-    killed = kill_dataflow(session, meant.views[0].dataflow, scribengin_home())
+    killed = kill_dataflow(session, view.dataflow, scribengin_home())
     nothing = f"dataflow '{meant.name}' was {killed.state_before} already, nothing ran"
-    print(killed.line if killed.anything else nothing, flush=True)
+    print(killed.line if killed.anything or meant.chain is not None else nothing, flush=True)
 
 
 def _await_stopped(view: DataflowView) -> None:
@@ -250,6 +243,11 @@ def _left_of_stop(asked: Sequence[DataflowView], chains: Sequence[ChainDescripto
     else:
         told, later = left_of_chain(chains[0].name, "stop", "stopping"), chains[1:]
     return f"{told}; not asked yet: {', '.join(chain.name for chain in later)}" if later else told
+
+
+def _left_of_kill(asked: Sequence[tuple[Meant, DataflowView]], done: int) -> str:
+    names = dict.fromkeys(one.name for one, _ in asked[done:])
+    return f"not killed, or only in part: {', '.join(names)}"
 
 
 def _all_of(acts: Sequence[Callable[[], None]], left: Callable[[int], str]) -> None:

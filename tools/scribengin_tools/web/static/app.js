@@ -9,6 +9,7 @@ import { now, store, take } from "./store.js";
 
 const byId = (id) => document.getElementById(id);
 const main = byId("main");
+const unseen = h("p", { class: "empty" }, "Nothing of the registry has been seen yet.");
 let page = null;
 let shownHash = null;
 
@@ -30,8 +31,10 @@ function show() {
 function update() {
   if (!store.looked && !store.trouble) return;
   banner();
-  if (!store.looked) return setText(main.querySelector(".empty") ?? main, "Nothing of the registry has been seen yet.");
-  page?.update();
+  if (!page) return;
+  const shown = store.looked ? page.element : unseen;
+  if (main.firstChild !== shown) main.replaceChildren(shown);
+  if (store.looked) page.update();
 }
 
 function banner() {

@@ -1,9 +1,9 @@
 // The config as text. While one types the server says what the edit would change and do, or what is wrong with it; it is
 // saved with the version that it was read at, so that nobody's edit is lost.
-import { ask, flowPath, session } from "./api.js";
+import { ask, flowPath, mayPass, session } from "./api.js";
 import { tellVerdict, toast } from "./acting.js";
 import { debounced, h, setText } from "./dom.js";
-import { store } from "./store.js";
+import { isWell, store } from "./store.js";
 
 const drafts = new Map(); // dataflow -> { text, base }: what was typed survives a look at another page
 
@@ -29,6 +29,8 @@ export function configTab(name) {
   let good = false;
   let turn = 0;
   let saving = false;
+  let again = null; // what could not be asked
+  let told = false; // whether the version is, which may be taken over later
 
   const dirty = () => base !== null && text.value !== base.text;
 
@@ -37,9 +39,12 @@ export function configTab(name) {
   async function reload(mine = false) {
     const before = text.value;
     let found;
+    again = null;
     try {
       found = await ask(flowPath(name, "/config"));
     } catch (error) {
+      if (mayPass(error)) again = () => reload(mine);
+      told = false;
       return setText(state, error.message);
     }
     if (!mine && base !== null && text.value !== before) return check();
@@ -47,10 +52,17 @@ export function configTab(name) {
     if (!mine) text.value = base.text;
     remember();
     meanwhile.hidden = true;
-    setText(state, `version ${base.version}${base.in_force === base.version ? ", in force" : `, while ${base.in_force} is in force`}`);
+    tellVersion();
     verdict.replaceChildren(h("p", { class: "dim" }, session.write ? "Edit the text: here stands what that would change." : ""));
     difference.hidden = true;
     check();
+  }
+
+  // The overview tells later than the config of which version is in force, but goes on to tell it.
+  function tellVersion() {
+    told = true;
+    const inForce = Math.max(base.in_force, store.flows.get(name)?.config_version ?? 0);
+    setText(state, `version ${base.version}${inForce === base.version ? ", in force" : `, while ${inForce} is in force`}`);
   }
 
   function remember() {
@@ -62,6 +74,7 @@ export function configTab(name) {
 
   async function check() {
     const mine = (turn += 1);
+    again = null;
     if (!dirty()) {
       verdict.replaceChildren(h("p", { class: "dim" }, session.write ? "Edit the text: here stands what that would change." : ""));
       difference.hidden = true;
@@ -72,6 +85,7 @@ export function configTab(name) {
       checked = await ask(flowPath(name, "/check"), { text: text.value, version: base.version });
     } catch (error) {
       checked = { error: error.message, changes: [], actions: [], difference: [], meanwhile: null };
+      if (mine === turn && mayPass(error)) again = check;
     }
     if (mine !== turn) return;
     good = !checked.error && !checked.meanwhile;
@@ -137,7 +151,9 @@ export function configTab(name) {
     save: store_,
     update() {
       const latest = store.flows.get(name)?.config_latest;
-      if (seen !== null && latest !== seen && base && latest !== base.version && !saving) dirty() ? check() : reload();
+      if (again && isWell() && !saving) again();
+      else if (seen !== null && latest !== seen && base && latest !== base.version && !saving) dirty() ? check() : reload();
+      else if (told) tellVersion();
       seen = latest;
     },
   };

@@ -1,9 +1,9 @@
 // The versions of a config, and what happened to the dataflow.
 import { act } from "./acting.js";
-import { ask, flowPath, session } from "./api.js";
+import { ask, flowPath, mayPass, session } from "./api.js";
 import { h, keyed, setText } from "./dom.js";
 import { moment } from "./format.js";
-import { store } from "./store.js";
+import { isWell } from "./store.js";
 
 export function historyTab(name) {
   const edits = h("tbody", {});
@@ -16,16 +16,23 @@ export function historyTab(name) {
       h("table", { class: "cards history" }, head("Version", "When", "Who", "Outcome", "Changed", "Did", ...(session.write ? [""] : [])), edits)),
     h("section", { class: "panel" }, h("h2", {}, "Events"), h("table", { class: "cards history" }, head("When", "What", "Message"), events), noEvents));
   let inForce = null;
+  let failed = false;
+  let turn = 0;
 
   async function fetchHistory() {
+    const mine = (turn += 1);
+    failed = false;
     let found;
     try {
       found = await ask(flowPath(name, "/history"));
     } catch (error) {
+      if (mine !== turn) return;
       setText(wrong, error.message);
       wrong.hidden = false;
+      failed = mayPass(error);
       return;
     }
+    if (mine !== turn) return;
     wrong.hidden = true;
     noEvents.hidden = found.events.length > 0;
     events.parentElement.hidden = !found.events.length;
@@ -57,8 +64,8 @@ export function historyTab(name) {
   return {
     element,
     update(flow) {
-      const mark = `${flow.config_version} ${flow.config_latest} ${flow.state} ${flow.master} ${flow.ready} ${flow.failures}`;
-      if (mark !== seen) fetchHistory();
+      const mark = `${flow.config_version} ${flow.config_latest} ${flow.config_error} ${flow.state} ${flow.master} ${flow.ready} ${flow.failures}`;
+      if (mark !== seen || (failed && isWell())) fetchHistory();
       seen = mark;
     },
   };

@@ -15,13 +15,16 @@ export const store = {
 };
 const SPARK_ROWS = 40;
 
+// Whether what could not be had before may be asked for again: while the registry is away, all who ask wait long.
+export const isWell = () => store.connected && !store.trouble;
+
 export const now = () => Date.now() + store.skewMs;
 
 export function take(told) {
   store.skewMs = told.now_ms - Date.now();
   store.seq = told.seq;
   store.atMs = told.at_ms;
-  store.looked = told.at_ms > 0;
+  store.looked ||= told.at_ms > 0; // a server that has started anew has seen nothing yet; what it was before stays
   store.trouble = told.trouble;
   store.troubleSinceMs = told.trouble_since_ms;
   for (const flow of told.flows) store.flows.set(flow.name, flow);
