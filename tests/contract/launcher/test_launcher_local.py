@@ -151,6 +151,43 @@ def test_only_so_many_ended_containers_leave_their_logs_behind(tmp_path: Path, m
         launcher.kill(first)
 
 
+@pytest.mark.parametrize("left", [b"", b'{"kind":', bytes(64)], ids=["nothing", "a part", "zeros"])
+def test_what_a_power_failure_has_left_of_a_containers_files_keeps_nobody_from_the_others(
+    tmp_path: Path, left: bytes
+) -> None:
+    """Nothing syncs them: their names may be on the disk, and what was in them not."""
+    with LocalLauncher(tmp_path) as launcher:
+        ended = [launcher.launch(request([sys.executable, "-c", ""])) for _ in range(3)]
+        for container in ended:
+            wait_until(lambda container=container: launcher.poll(container), what="its end")
+        nameless, wordless, whole = ended
+        Path(nameless.directory, keeper.DESCRIPTOR).write_bytes(left)
+        Path(wordless.directory, keeper.EXIT).write_bytes(left)
+        assert launcher.all_containers("flow") == [wordless, whole]
+        assert launcher.containers("here:1", "flow") == []
+        how = [launcher.poll(container) for container in (wordless, whole)]
+        assert [one.kind for one in how if one is not None] == ["lost", "exited"]
+        again = launcher.launch(request())
+        assert launcher.containers("here:1", "flow") == [again]
+
+
+def test_what_says_that_a_dataflow_runs_here_is_durable_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who revives what ran before a power failure goes by it."""
+    sync, durable = os.fsync, list[int]()
+
+    def synced(descriptor: int) -> None:
+        sync(descriptor)
+        durable.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    with LocalLauncher(tmp_path) as launcher:
+        directory = Path(launcher.launch(request()).directory)
+    places = [directory / keeper.DESCRIPTOR, directory]
+    assert [place.stat().st_ino for place in places] == durable
+
+
 def test_what_is_forgotten_is_gone_though_its_end_is_written_down_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
