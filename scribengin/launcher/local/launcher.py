@@ -96,7 +96,12 @@ class LocalLauncher(ContainerLauncher):
             raise LauncherError(
                 f"container '{request.name}' of {request.dataflow} could not be started: {error}"
             ) from error
-        container = self._descriptor(request, directory, child.pid)
+        try:
+            container = self._descriptor(request, directory, child.pid)
+        except LauncherError:
+            child.wait()
+            remove_directory(directory)  # as above: nobody would find it without a descriptor
+            raise
         with self._lock:
             self._children[container.id] = child
         self._let_it_go(container, child)
