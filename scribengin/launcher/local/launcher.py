@@ -25,10 +25,10 @@ from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.model import from_node_name, node_name
-from scribengin.base.process.private import PRIVATE_MODE, private_directory, remove_directory
+from scribengin.base.process.private import PRIVATE_MODE, private_directory, remove_directory, replacing
 from scribengin.base.process.variables import CONTAINER_VARIABLE
 from scribengin.base.threads import background
-from scribengin.errors import LauncherError
+from scribengin.errors import DescriptorUnreadable, LauncherError, ScribenginError
 from scribengin.launcher.contract import (
     HOME_VARIABLE,
     ContainerDescriptor,
@@ -96,7 +96,12 @@ class LocalLauncher(ContainerLauncher):
             raise LauncherError(
                 f"container '{request.name}' of {request.dataflow} could not be started: {error}"
             ) from error
-        container = self._descriptor(request, directory, child.pid)
+        try:
+            container = self._descriptor(request, directory, child.pid)
+        except LauncherError:
+            child.wait()
+            remove_directory(directory)  # as above: nobody would find it without a descriptor
+            raise
         with self._lock:
             self._children[container.id] = child
         self._let_it_go(container, child)
@@ -143,11 +148,11 @@ class LocalLauncher(ContainerLauncher):
 
     def all_containers(self, dataflow: str) -> list[ContainerDescriptor]:
         """Every container of a dataflow (of any registry) that left its directory here, also ended ones, oldest
-        first."""
+        first. One whose descriptor a power failure has spoilt has ended with it, and is none."""
         files = (self._root / node_name(dataflow)).glob(f"*/{keeper.DESCRIPTOR}")
         found = []
         for file in files:
-            with contextlib.suppress(FileNotFoundError):  # it was the oldest one
+            with contextlib.suppress(FileNotFoundError, DescriptorUnreadable):  # it was the oldest one
                 found.append(ContainerDescriptor.from_bytes(file.read_bytes(), path=str(file)))
         return sorted(found, key=lambda container: (container.launched_ms, container.id))
 
@@ -222,16 +227,16 @@ class LocalLauncher(ContainerLauncher):
         )
 
     def _let_it_go(self, container: ContainerDescriptor, child: subprocess.Popen[bytes]) -> None:
-        """Write the descriptor, then let the keeper start: a launcher that dies in between leaves nothing running."""
+        """Write the descriptor, then let the keeper start: a launcher that dies in between leaves nothing running. Who
+        revives dataflows after a power failure goes by descriptors."""
         directory = Path(container.directory)
-        draft = directory / f".{keeper.DESCRIPTOR}"
         assert child.stdin is not None
         try:
-            draft.write_bytes(container.to_bytes())
-            draft.rename(directory / keeper.DESCRIPTOR)
+            with replacing(directory.resolve() / keeper.DESCRIPTOR, 0o600) as file:  # links there are the user's
+                file.write(container.to_bytes())
             child.stdin.write(keeper.GO)
             child.stdin.close()
-        except OSError as error:
+        except (OSError, ScribenginError) as error:
             child.kill()
             child.wait()
             with self._lock:
@@ -319,6 +324,8 @@ def _read_exit(directory: Path) -> ContainerExit:
         value = json.loads((directory / keeper.EXIT).read_text())
     except FileNotFoundError:
         return ContainerExit("lost", None, f"how it ended could not be written down: is there room for {directory}?")
+    except ValueError:
+        return ContainerExit("lost", None, "how it ended was written down, and lost: has the machine lost power?")
     return ContainerExit(value["kind"], value["code"], value["reason"])
 
 

@@ -27,6 +27,10 @@ from scribengin_registry.java.runtime import find_java
 
 ANSWER_S = 10.0
 """So long skein's application master may take to answer."""
+DRIVER_S = 1800.0
+"""So long skein's driver may: it brings files to the cluster, and waits a quarter of an hour for a ResourceManager."""
+DRIVER_END_S = 10.0
+"""So long it may take to end, once nobody wants it."""
 ACTIVE = ("WAITING", "REQUESTED", "RUNNING")
 ENDED = ("SUCCEEDED", "FAILED", "KILLED")
 _FIRST_MASTER = f"{MASTER}_0"
@@ -55,7 +59,8 @@ def submit(spec: Mapping[str, Any], folder: Path) -> str:
     log = folder / "driver.log"
     try:
         with _driver_environment(folder):
-            driver = skein.Client(security=skein.Security.new_credentials(), log=str(log), log_level="WARN")
+            kind = _driver_class(skein)
+            driver = kind(security=skein.Security.new_credentials(), log=str(log), log_level="WARN")
         with driver:
             return str(driver.submit(dict(spec)))
     except (skein.SkeinError, ValueError, TypeError, OSError, subprocess.SubprocessError) as error:
@@ -63,6 +68,34 @@ def submit(spec: Mapping[str, Any], folder: Path) -> str:
         raise LauncherError(
             f"skein does not take dataflow '{spec['name']}': {error}" + (f" ({log}: {said})" if said else "")
         ) from error
+
+
+def _driver_class(skein: Any) -> Any:
+    """Skein's client with a driver of its own, without its waiting for ever for one that hangs."""
+
+    class Driver(skein.Client):  # type: ignore[misc]  # skein has no types
+        _proc: Any
+
+        def _call(self, method: str, request: Any, timeout: float | None = None) -> Any:
+            try:
+                return super()._call(method, request, timeout=timeout or DRIVER_S)
+            except TimeoutError:
+                self._proc.kill()  # skein waits for its end
+                raise
+
+        def close(self) -> None:
+            """End the driver. What it has submitted is YARN's by then."""
+            process, self._proc = getattr(self, "_proc", None), None
+            if process is not None:
+                process.stdin.close()
+                try:
+                    process.wait(DRIVER_END_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            super().close()
+
+    return Driver
 
 
 class SkeinApplication:

@@ -124,6 +124,8 @@ def test_files_of_nodes_grow_go_and_come_back(tmp_path: Path, registry: Registry
     flow.found.clear()
     assert flow.run() == []
     assert flow.reader.lag(flow.committed) == 0
+    put(tmp_path, "zz-late")
+    assert flow.run() == ["zz-late"], "two listings lack what is gone by now"
     kept = FinishedFiles(registry, NODE).load(flow.committed["nodes"])
     there = {name for name in kept if name not in flow.committed["dropped"]}
     assert there.isdisjoint(names(0, 40)[10:30])

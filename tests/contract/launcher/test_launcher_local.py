@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,6 +150,56 @@ def test_only_so_many_ended_containers_leave_their_logs_behind(tmp_path: Path, m
             wait_until(lambda ended=ended: len(told) == ended + 1, what="the container's end")
         assert launcher.all_containers("flow") == [first, *told[-2:]]
         launcher.kill(first)
+
+
+@pytest.mark.parametrize("left", [b"", b'{"kind":', bytes(64)], ids=["nothing", "a part", "zeros"])
+def test_what_a_power_failure_has_left_of_a_containers_files_keeps_nobody_from_the_others(
+    tmp_path: Path, left: bytes
+) -> None:
+    """Nothing syncs them: their names may be on the disk, and what was in them not."""
+    with LocalLauncher(tmp_path) as launcher:
+        ended = [launcher.launch(request([sys.executable, "-c", ""])) for _ in range(3)]
+        wait_until(lambda: all(map(launcher.poll, ended)), what="their ends")
+        nameless, wordless, whole = ended
+        Path(nameless.directory, keeper.DESCRIPTOR).write_bytes(left)
+        Path(wordless.directory, keeper.EXIT).write_bytes(left)
+        assert launcher.all_containers("flow") == [wordless, whole]
+        assert launcher.containers("here:1", "flow") == []
+        how = [launcher.poll(container) for container in (wordless, whole)]
+        assert [one.kind for one in how if one is not None] == ["lost", "exited"]
+        again = launcher.launch(request())
+        assert launcher.containers("here:1", "flow") == [again]
+
+
+def test_what_says_that_a_dataflow_runs_here_is_durable_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who revives what ran before a power failure goes by it."""
+    sync, durable = os.fsync, list[int]()
+
+    def synced(descriptor: int) -> None:
+        sync(descriptor)
+        durable.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    with LocalLauncher(tmp_path) as launcher:
+        directory = Path(launcher.launch(request()).directory)
+    places = [directory / keeper.DESCRIPTOR, directory]
+    assert [place.stat().st_ino for place in places] == durable
+
+
+def test_a_keeper_that_dies_at_once_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dying(directory: Path) -> subprocess.Popen[bytes]:
+        (directory / keeper.KEEPER_LOG).write_text("no more threads")
+        child = subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.PIPE)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        return child
+
+    monkeypatch.setattr(local, "_start_keeper", dying)
+    with LocalLauncher(tmp_path) as launcher:
+        with pytest.raises(LauncherError, match="'worker-1' died at once: no more threads"):
+            launcher.launch(request())
+        assert not list((tmp_path / "containers" / "flow").iterdir()), "each try would leave another one"
 
 
 def test_what_is_forgotten_is_gone_though_its_end_is_written_down_meanwhile(

@@ -3,6 +3,7 @@ listed. Neither is forgotten, so neither is read twice."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ from fsspec.implementations.local import LocalFileSystem
 from scribengin.connectors.contract import RoundLimits
 from scribengin.connectors.files import FileSource, FileSourceConfig
 from scribengin.connectors.files.source import listing
+from scribengin.connectors.files.source import stream as stream_module
+from scribengin.connectors.files.source.finished import FinishedFiles
 from scribengin.errors import SystemUnreachable
 from scribengin.filesystems.fsspec import FsspecFileSystem
 from scribengin.testing.clocks import ManualClock
+from scribengin.testing.memory.registry import MemoryEnsemble
 
 ONE, ALL = RoundLimits(1, 10**9), RoundLimits(10**6, 10**9)
 
@@ -68,3 +72,56 @@ def test_a_directory_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_pat
     whole = FsspecFileSystem(LocalFileSystem())
     assert [info.name for info in whole.find(str(tmp_path))] == ["dt=1/x", "dt=2/x"]
     assert [info.size_bytes for info in whole.find(str(tmp_path / "dt=1" / "x"))] == [2]
+
+
+def move_behind_a_listing(monkeypatch: pytest.MonkeyPatch, path: Path, to: Path) -> None:
+    """Move a file at the moment when a listing has been in the directory that it goes to, and comes to the one where it
+    was."""
+    scandir = os.scandir
+
+    def scan(directory: str) -> Any:
+        if Path(directory) == path.parent and path.exists():
+            path.rename(to)
+        return scandir(directory)
+
+    monkeypatch.setattr(os, "scandir", scan)
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_file_that_is_moved_behind_a_listing_is_not_forgotten_with_the_next_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folded: bool
+) -> None:
+    if folded:
+        monkeypatch.setattr(stream_module, "INLINE_BYTES_MAX", 0)
+    clock = ManualClock()
+    finished = FinishedFiles(MemoryEnsemble().connect(), "/finished") if folded else None
+    config = FileSourceConfig.parse({"kind": "hdfs", "path": str(tmp_path), "settle_s": 0}, source="a test")
+    source = FileSource("in", config, clock, (lambda _stream: finished) if finished is not None else None)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    old, new = (Path(entry) for entry in os.scandir(tmp_path))  # in the order in which a listing comes to them
+    (new / "a.txt").write_text("a1\n")
+    (new / "gone.txt").write_text("g1\n")
+    reader = source.open_reader(source.streams()[0])
+    first = reader.plan(reader.initial_position(), ALL)
+    assert first is not None
+    clock.advance_s(10)
+    (new / "b.txt").write_text("b1\n")
+    (new / "gone.txt").unlink()
+    move_behind_a_listing(monkeypatch, new / "a.txt", old / "a.txt")
+    second = reader.plan(first.end, ALL)
+    assert second is not None
+    assert (payloads(second), (old / "a.txt").exists()) == ([b"b1"], True), "or nothing was moved"
+    clock.advance_s(10)
+    assert reader.plan(second.end, ALL) is None, "a file was read twice"
+    clock.advance_s(10)
+    (new / "c.txt").write_text("c1\n")
+    third = reader.plan(second.end, ALL)
+    assert third is not None
+    assert payloads(third) == [b"c1"]
+    assert f"{new.name}/gone.txt" not in known(third.end, finished), "what two listings do not show is forgotten"
+
+
+def known(position: Any, finished: FinishedFiles | None) -> set[str]:
+    held = finished.load(position["nodes"]).keys() if finished is not None else set()
+    return {*position["finished"], *held} - set(position.get("dropped", ()))

@@ -18,7 +18,7 @@ streams the files were spread; with another number they would be other streams',
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from scribengin.base.model import JsonObject, Position
@@ -153,16 +153,15 @@ class FilePosition:
         read: Mapping[str, SeenFile],
         sizes: Mapping[str, int],
         *,
-        gone: Iterable[str] = (),
+        gone: Collection[str] = (),
         done: Mapping[str, SeenFile] | None = None,
     ) -> FilePosition:
         """The position after reading each file of `read` up to there, and whole files to the end (`done`).
 
-        `sizes`: of all files there are. `gone`: names in nodes whose files are not. Finished files that are gone drop
-        out.
+        `sizes`: of all files there are. `gone`: finished files, here or in nodes, that are not: they drop out.
         """
         places: dict[str, SeenFile] = {**self.open, **read}
-        finished = {name: seen for name, seen in self.finished.items() if name in sizes and name not in places}
+        finished = {name: seen for name, seen in self.finished.items() if name not in gone and name not in places}
         finished.update(done or {})
         for name, seen in [*places.items()]:
             if name in finished or (seen.records is None and seen.read == sizes.get(name)):

@@ -42,13 +42,17 @@ class Readings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """A position held against a listing: what it leaves to read. Good for as long as both are the same."""
+    """A position held against a listing: what it leaves to read. Good for as long as both are the same.
+
+    `gone`: finished files that this listing and one before it do not show. A single one may miss what is renamed while
+    it is made, into a directory where it has been already; what is forgotten is read once more.
+    """
 
     listed: Listed
     given: Position
     position: FilePosition
     sizes: Mapping[str, int]
-    gone: list[str]
+    gone: frozenset[str]
     unread: list[Unread]
 
 
@@ -94,6 +98,8 @@ class FileStreamReader(SourceStreamReader):
         self._stillness = Stillness(clock, settle_s)
         self._follow = follow
         self._standing: _Standing | None = None
+        self._before: Mapping[str, int] | None = None
+        """What the listing before that of `_standing` has shown."""
         self._folded: tuple[tuple[str, ...], dict[str, SeenFile]] = ((), {})
         self._swept = -1
         self._empty: set[FileInfo] = set()
@@ -114,6 +120,7 @@ class FileStreamReader(SourceStreamReader):
         if position not in self._ours:
             self._ours = (position, None)
             self._foreign_s = self._clock.monotonic_s()
+            self._standing = self._before = None
         standing, picked = self._next(position, limits)
         if not picked.records:
             return None
@@ -210,6 +217,8 @@ class FileStreamReader(SourceStreamReader):
     def _stand(self, position: Position, listed: Listed) -> _Standing:
         last = self._standing
         if last is None or last.listed is not listed or last.given != position:
+            if last is not None and last.listed is not listed:
+                self._before = last.sizes
             parsed = self._parse(position)
             folded = self._load(parsed)
             found = match(parsed, folded, listed.of_stream(self._stream, self._streams), self._question(listed))
@@ -218,9 +227,17 @@ class FileStreamReader(SourceStreamReader):
             left = {file.info for file in unread}
             self._counts = {info: scanned for info, scanned in self._counts.items() if info in left}
             self._empty &= left
-            gone = [name for name in folded if name not in sizes and name not in found.position.dropped]
+            gone = self._gone(found.position, folded, sizes)
             last = self._standing = _Standing(listed, position, found.position, sizes, gone, unread)
         return last
+
+    def _gone(self, position: FilePosition, folded: Mapping[str, SeenFile], sizes: Mapping[str, int]) -> frozenset[str]:
+        """Files that were finished, and that two listings do not show."""
+        before = self._before
+        if before is None:
+            return frozenset()
+        held = (*position.finished, *(name for name in folded if name not in position.dropped))
+        return frozenset(name for name in held if name not in sizes and name not in before)
 
     def _stand_now(self, position: Position) -> _Standing:
         """Against the files that are there now. Raises DataflowError."""
@@ -239,7 +256,7 @@ class FileStreamReader(SourceStreamReader):
         if not there.issuperset(end.open):
             return
         unread = end.unread(infos, self._load(end))
-        self._standing = _Standing(standing.listed, given, end, standing.sizes, [], unread)
+        self._standing = _Standing(standing.listed, given, end, standing.sizes, frozenset(), unread)
 
     def _question(self, listed: Listed) -> Question:
         return Question(
