@@ -24,7 +24,7 @@ from scribengin.dafka.wire import (
     record_prefix,
     topic_prefix,
 )
-from scribengin.errors import DafkaClosed, ProducerFull, RecordsUnacknowledged, StoresAhead
+from scribengin.errors import DafkaClosed, DafkaError, ProducerFull, RecordsUnacknowledged, StoresAhead
 
 _ANSWERS_MAX = 2000
 
@@ -99,17 +99,21 @@ class DafkaProducer(Role):
         return self.publish_many([content])
 
     def publish_many(self, contents: Sequence[bytes]) -> Future[range]:
-        """Publish records, at least one. The future gives their sequences once `min_acks` stores have all of them.
+        """Publish records. The future gives their sequences once `min_acks` stores have all of them; of none, at once.
 
         Waits while too many are unacknowledged, or raises ProducerFull at once if the configuration says so, and in
-        any case for more than ever fit. Raises DafkaClosed, and StoresAhead, as the future does.
+        any case for more than ever fit. Raises DafkaClosed, and StoresAhead, as the future does, and DafkaError for
+        what is no bytes. Bytes that may change later are taken as they are now.
         """
         future: Future[range] = Future()
         future.set_running_or_notify_cancel()  # what is published cannot be taken back: nobody cancels it
-        contents = list(contents)
+        contents = self._frozen(contents)
         with self.lock:
             self.lock.wait_for(lambda: self._ended or not self._must_wait(len(contents)))
             self._check_going()
+            if not contents:  # no acknowledgement ever comes of them
+                future.set_result(range(self._state.next, self._state.next))
+                return future
             first = self._state.publish(contents, SYSTEM_CLOCK.monotonic_s(), SYSTEM_CLOCK.now_ms())
             self._unsent += contents
             self._waiting.append(_Waiting(first + len(contents), first, future))
@@ -217,6 +221,19 @@ class DafkaProducer(Role):
         for waiting in refused:
             waiting.future.set_exception(self._stores_ahead())
         self.send(sent)
+
+    def _frozen(self, contents: Sequence[bytes]) -> list[bytes]:
+        """The records as they are now. What is none would end the thread that sends, and all that others published."""
+        records = list(contents)
+        if not {*map(type, records)} <= {bytes}:  # of a column of bytes nothing is looked at one by one
+            for at, content in enumerate(records):
+                if not isinstance(content, bytes | bytearray | memoryview):
+                    raise DafkaError(
+                        f"a record of '{self.partition.subject}' is bytes, and not {type(content).__name__}: "
+                        f"{content!r:.100}; encode it"
+                    )
+                records[at] = bytes(content)
+        return records
 
     @property
     def _ended(self) -> bool:
