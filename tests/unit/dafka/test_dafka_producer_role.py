@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
 
 from scribengin.dafka import DafkaConfig, DafkaProducer
 from scribengin.dafka.wire import StoreAck
-from scribengin.errors import DafkaError
+from scribengin.errors import DafkaError, RecordsUnacknowledged
 
 ALONE = DafkaConfig.model_validate(
     {
@@ -53,3 +54,20 @@ def test_no_records_are_published_at_once(producer: DafkaProducer) -> None:
     assert producer.publish_many([]).result(60) == range(0)
     producer.publish(b"one")
     assert producer.publish_many([]).result(60) == range(1, 1)
+
+
+def test_whoever_closes_it_once_more_meanwhile_tells_nobody_twice(producer: DafkaProducer) -> None:
+    published = [producer.publish(b"one"), producer.publish(b"two")]
+    closings: list[Future[None]] = []
+    with ThreadPoolExecutor(1) as other:
+
+        def close_there(_: object) -> None:
+            closings.append(other.submit(producer.close))
+            wait(closings)
+
+        published[0].add_done_callback(close_there)
+        producer.close()
+    assert [closing.exception() for closing in closings] == [None]
+    for future in published:
+        with pytest.raises(RecordsUnacknowledged):
+            future.result(60)
