@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
@@ -19,10 +19,12 @@ _SLICE_S = 1.0
 
 
 class AsyncDafkaProducer:
-    """As DafkaProducer, for `async with`."""
+    """As DafkaProducer, for `async with`. Records have the order in which the calls for them began."""
 
     def __init__(self, topic: str, config: DafkaConfig | None = None) -> None:
         self._producer = DafkaProducer(topic, config)
+        self._publishing = ThreadPoolExecutor(1, thread_name_prefix="dafka-publishing")
+        """Waits for room, for one call after the other: asyncio's threads are few, and everybody's."""
 
     @property
     def partition(self) -> DafkaPartition:
@@ -34,19 +36,27 @@ class AsyncDafkaProducer:
         return await self.publish_many([content])
 
     async def publish_many(self, contents: Sequence[bytes]) -> range:
-        """Publish records, at least one, and wait until stores have them: their sequences. Raises as DafkaProducer.
+        """Publish records and wait until stores have them: their sequences. Raises as DafkaProducer.
 
         Who is cancelled while it waits has published them all the same, or does once there is room.
         """
-        future = await asyncio.to_thread(self._producer.publish_many, contents)
-        return await asyncio.wrap_future(future)
+        try:
+            handed_over = self._publishing.submit(self._producer.publish_many, contents)
+        except RuntimeError:
+            self._producer.check_open()
+            raise
+        published: asyncio.Future[Future[range]] = asyncio.wrap_future(handed_over)
+        return await asyncio.wrap_future(await asyncio.shield(published))
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """As DafkaProducer.close. In a thread of its own: asyncio's may all wait for room until then."""
+        """As DafkaProducer.close. In a thread of its own: that which publishes may wait for room until then."""
         own = ThreadPoolExecutor(1, thread_name_prefix="dafka-closing")
         closing = asyncio.get_running_loop().run_in_executor(own, self._producer.close, timeout_s)
         own.shutdown(wait=False)
-        await closing
+        try:
+            await closing
+        finally:
+            self._publishing.shutdown(wait=False)
 
     async def __aenter__(self) -> Self:
         return self

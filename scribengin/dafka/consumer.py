@@ -50,7 +50,7 @@ class DafkaConsumer(Role):
 
     `since_ms`, milliseconds since the epoch: begin all others with the first record that was published then or later,
     as stores and producers can tell; with what comes next, if that time is still to come. Raises ConfigInvalid for one
-    before 1970, or behind 9999, or that is no whole number.
+    before 1970, or behind 9999, or that is no whole number, and for topics that are no list of names.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class DafkaConsumer(Role):
         since_ms: int | None = None,
     ) -> None:
         config = config or DafkaConfig()
+        topics = _checked(topics)
         if since_ms is not None:
             _check_time(since_ms)
         said = config.consumer
@@ -159,6 +160,14 @@ class DafkaConsumer(Role):
                 self._taken_of_first = 0
         self._unread -= len(records)
         return records
+
+
+def _checked(topics: Iterable[str]) -> list[str]:
+    """A string is a list of letters, to Python: whoever read those would wait for ever, and hear of nothing."""
+    names = [] if isinstance(topics, str) else list(topics)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ConfigInvalid(f"the topics of a consumer are a list of names, as in ['flights'], and not {topics!r:.100}")
+    return names
 
 
 def _check_time(since_ms: object) -> None:

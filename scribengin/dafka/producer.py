@@ -24,9 +24,10 @@ from scribengin.dafka.wire import (
     record_prefix,
     topic_prefix,
 )
-from scribengin.errors import DafkaClosed, ProducerFull, RecordsUnacknowledged, StoresAhead
+from scribengin.errors import DafkaClosed, DafkaError, ProducerFull, RecordsUnacknowledged, StoresAhead
 
 _ANSWERS_MAX = 2000
+_Bytes = bytes | bytearray | memoryview
 
 
 class _Waiting(NamedTuple):
@@ -94,22 +95,26 @@ class DafkaProducer(Role):
         """Whether records that wait go together in one frame: all who listen take that."""
         return self._state.sends_batches
 
-    def publish(self, content: bytes) -> Future[range]:
+    def publish(self, content: _Bytes) -> Future[range]:
         """Publish a record, as `publish_many`. It is sent at once; those that wait meanwhile go together."""
         return self.publish_many([content])
 
-    def publish_many(self, contents: Sequence[bytes]) -> Future[range]:
-        """Publish records, at least one. The future gives their sequences once `min_acks` stores have all of them.
+    def publish_many(self, contents: Sequence[_Bytes]) -> Future[range]:
+        """Publish records. The future gives their sequences once `min_acks` stores have all of them; of none, at once.
 
         Waits while too many are unacknowledged, or raises ProducerFull at once if the configuration says so, and in
-        any case for more than ever fit. Raises DafkaClosed, and StoresAhead, as the future does.
+        any case for more than ever fit. Raises DafkaClosed, and StoresAhead, as the future does, and DafkaError for
+        what is no bytes. Bytes that may change later are taken as they are now.
         """
         future: Future[range] = Future()
         future.set_running_or_notify_cancel()  # what is published cannot be taken back: nobody cancels it
-        contents = list(contents)
+        contents = self._frozen(contents)
         with self.lock:
             self.lock.wait_for(lambda: self._ended or not self._must_wait(len(contents)))
             self._check_going()
+            if not contents:  # no acknowledgement ever comes of them
+                future.set_result(range(self._state.next, self._state.next))
+                return future
             first = self._state.publish(contents, SYSTEM_CLOCK.monotonic_s(), SYSTEM_CLOCK.now_ms())
             self._unsent += contents
             self._waiting.append(_Waiting(first + len(contents), first, future))
@@ -147,9 +152,8 @@ class DafkaProducer(Role):
             missing = error
         finally:
             super().close()
-            for waiting in self._waiting:
+            for waiting in self._all_waiting():
                 waiting.future.set_exception(missing or self._unacknowledged())
-            self._waiting.clear()
         if missing is not None:
             raise missing
 
@@ -189,10 +193,7 @@ class DafkaProducer(Role):
 
     def on_failure(self) -> None:
         """Who waits for stores waits in vain."""
-        with self.lock:
-            waited = [*self._waiting]
-            self._waiting.clear()
-        for waiting in waited:
+        for waiting in self._all_waiting():
             error = DafkaClosed(f"the producer {self.address} has ended: {self.failure}")
             error.__cause__ = self.failure
             waiting.future.set_exception(error)
@@ -207,8 +208,7 @@ class DafkaProducer(Role):
                 done.append(self._waiting.popleft())
             refused: list[_Waiting] = []
             if self._state.ahead is not None:
-                refused += self._waiting
-                self._waiting.clear()
+                refused = self._all_waiting()
             if self._state.acked > before or self._state.ahead is not None:
                 self.lock.notify_all()
             self.wake()
@@ -217,6 +217,26 @@ class DafkaProducer(Role):
         for waiting in refused:
             waiting.future.set_exception(self._stores_ahead())
         self.send(sent)
+
+    def _all_waiting(self) -> list[_Waiting]:
+        """All who wait. Of several that end them, one gets each: a future is told once."""
+        with self.lock:
+            waited = [*self._waiting]
+            self._waiting.clear()
+        return waited
+
+    def _frozen(self, contents: Sequence[_Bytes]) -> list[bytes]:
+        """The records as they are now. What is none would end the thread that sends, and all that others published."""
+        records = list(contents)
+        if {*map(type, records)} <= {bytes}:
+            return records  # type: ignore[return-value]  # as was just seen
+        for content in records:
+            if not isinstance(content, _Bytes):
+                raise DafkaError(
+                    f"a record of '{self.partition.subject}' is bytes, and not {type(content).__name__}: "
+                    f"{content!r:.100}; encode it"
+                )
+        return [*map(bytes, records)]
 
     @property
     def _ended(self) -> bool:

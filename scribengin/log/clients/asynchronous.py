@@ -214,6 +214,7 @@ class AsyncLogReader(_Managed):
         self._reading: asyncio.Future[list[LogRecord]] | None = None
         """What the thread reads just now; or has read, for somebody who was cancelled meanwhile."""
         self._left: deque[LogRecord] = deque()
+        self._closed = False
 
     async def read(self, records_max: int = 1000, timeout_s: float | None = None) -> list[LogRecord]:
         """As LogReader.read, with its errors. Without `timeout_s` it waits for as long as it takes.
@@ -230,9 +231,12 @@ class AsyncLogReader(_Managed):
         return [self._left.popleft() for _ in range(min(records_max, len(self._left)))]
 
     async def close(self) -> None:
-        """As LogReader.close: who waits in `read` raises ReadCancelled."""
+        """As LogReader.close: who waits in `read` raises ReadCancelled, and who reads afterwards LogClosed."""
         await asyncio.to_thread(self._reader.close)
+        self._closed = True
         self._thread.shutdown(wait=False)
+        if self._reading is not None:
+            self._reading.add_done_callback(_look_at)  # of somebody who was cancelled: nobody else will
 
     async def abort(self) -> None:
         """As close."""
@@ -250,6 +254,8 @@ class AsyncLogReader(_Managed):
         return self._left.popleft()
 
     async def _read(self, records_max: int, wait_s: float) -> list[LogRecord]:
+        if self._closed:
+            return self._reader.read(records_max)  # which raises what it says by then
         if self._reading is None:
             self._reading = asyncio.wrap_future(self._thread.submit(self._reader.read, records_max, wait_s))
         try:
@@ -261,6 +267,12 @@ class AsyncLogReader(_Managed):
             raise
         self._reading = None
         return found
+
+
+def _look_at(answer: asyncio.Future[Any]) -> None:
+    """asyncio writes of every exception that nobody has looked at."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 async def _opened(opens: Callable[..., _T], undo: Callable[[_T], object]) -> _T:

@@ -19,13 +19,22 @@ import pyarrow as pa
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedOrAborted
-from scribengin.errors import EndOfStream, LogClosed, LogNotFound, LogWriteFailed, OverCapacity, ScribenginError
+from scribengin.errors import (
+    ConfigInvalid,
+    EndOfStream,
+    LogClosed,
+    LogNotFound,
+    LogWriteFailed,
+    OverCapacity,
+    ScribenginError,
+)
 from scribengin.log import DlsnRange, LogNamespace, LogWriter
 from scribengin.log.clients.partitioners import check_logs
 from scribengin.log.clients.stream import LogPosition, LogStream, Outstanding, for_each, open_streams
 
 _T = TypeVar("_T")
 _NEVER = float("inf")
+_POLICIES = ("least_pending", "round_robin")
 _RECORD_OVERHEAD_BYTES = 64
 
 
@@ -66,6 +75,8 @@ class BalancedWriter(ClosedOrAborted):
     ) -> None:
         """Become the writer of all `logs`, waiting for each lock up to `timeout_s`. Raises ConfigInvalid, and as
         `LogNamespace.open_writer`; then it is the writer of none."""
+        if policy not in _POLICIES:
+            raise ConfigInvalid(f"there is no policy {policy!r}: choose one of {', '.join(_POLICIES)}")
         streams = open_streams(namespace, check_logs(logs), timeout_s=timeout_s)
         self._lanes = [_WriteLane(stream) for stream in streams]
         self._by_bytes = policy == "least_pending"

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from scribengin.base.closing import ClosedOrAborted
-from scribengin.errors import ConfigInvalid, EndOfStream, LogClosed, PositionTruncated
+from scribengin.errors import ConfigInvalid, EndOfStream, LogClosed, LogError, OverCapacity, PositionTruncated
 from scribengin.log import PAYLOAD, LogNamespace, LogReader, TransactionId
 
 _PIECE_BYTES = 256 * 1024
@@ -55,7 +55,14 @@ class ByteStreamWriter(ClosedOrAborted):
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append `data`, and return how many bytes that is. It is there for sure when `flush` has returned; whole
-        pieces are on their way before. Raises as `LogWriter.write`."""
+        pieces are on their way before. Waits for those where the log takes no more unacknowledged ones.
+
+        Raises LogError (no bytes), and as `LogWriter.write`. OverCapacity: what others write takes all the room that
+        there is; `data` is kept, and goes with the next call, so do not write it again.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise LogError(f"log '{self._log}': a byte stream takes bytes, and not {data!r:.100}; encode it")
+        data = memoryview(data).cast("B")
         with self._lock:
             self._check_open()
             self._buffer += data
@@ -112,11 +119,19 @@ class ByteStreamWriter(ClosedOrAborted):
             with memoryview(self._buffer) as buffer:
                 while at < size:
                     piece = bytes(buffer[at : min(size, at + self._piece_bytes)])
-                    self._writer.write(piece, txid=self._sent + len(piece))
-                    self._sent += len(piece)
+                    self._write(piece)
                     at += len(piece)
         finally:
             del self._buffer[:at]
+
+    def _write(self, piece: bytes) -> None:
+        end = self._sent + len(piece)
+        try:
+            self._writer.write(piece, txid=end)
+        except OverCapacity:
+            self._writer.flush()  # its own pieces take the room, as a rule
+            self._writer.write(piece, txid=end)
+        self._sent = end
 
 
 class ByteStreamReader(io.RawIOBase):

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedAtExit
-from scribengin.errors import EndOfStream, LogClosed
+from scribengin.errors import ConfigInvalid, EndOfStream, LogClosed
 from scribengin.log import DLSN, READ_SCHEMA, LogNamespace, LogReader, Start, Time
 from scribengin.log.clients.partitioners import check_logs
 from scribengin.log.clients.stream import for_each
@@ -99,6 +99,8 @@ class MultiReader(ClosedAtExit):
         Raises ConfigInvalid, and as `LogNamespace.open_reader`.
         """
         logs = check_logs(logs)
+        if others := [log for log in start or {} if log not in logs]:
+            raise ConfigInvalid(f"`start` names {others}, and the logs are {logs}: correct the names")
         self._wait_s = wait_s
         self._clock = clock
         self._closed = threading.Event()

@@ -50,6 +50,8 @@ class PartitionedWriter(ClosedOrAborted):
     ) -> Future[DLSN]:
         """Append one record to the log of its key; without a key, to the next log in turn. Raises as
         `LogWriter.write`, and LogError when the partitioner fails."""
+        if not isinstance(key, bytes | bytearray | memoryview | None):
+            raise LogError(f"logs {', '.join(map(repr, self.logs))}: a key is bytes, and not {key!r:.100}; encode it")
         stream = self._streams[int(self._split(pa.array([key], pa.binary()))[0])]
         return stream.writer.write(payload, txid=txid, key=key, channel=channel)
 

@@ -97,7 +97,9 @@ def partition_logs(prefix: str, count: int) -> list[str]:
 
 
 def check_logs(logs: Sequence[str]) -> list[str]:
-    """The logs of a client. Raises ConfigInvalid unless there is at least one, and each once."""
+    """The logs of a client. Raises ConfigInvalid unless it is a list of at least one, and each once."""
+    if isinstance(logs, str):
+        raise ConfigInvalid(f"the logs are a list of names: write [{logs!r}], and not {logs!r}")
     if not logs or len(set(logs)) != len(logs):
         raise ConfigInvalid(f"the logs {list(logs)!r}: name at least one log, and each only once")
     return list(logs)

@@ -67,6 +67,8 @@ class _Batch:
         self._values: list[bytes] = []
         self._futures: list[Future[RecordMetadata]] = []
         self.size_bytes = 0
+        self.dropped = False
+        """Whether the producer ended before it was sent."""
 
     def takes(self, size: int) -> bool:
         return not self._values or self.size_bytes + size <= self.bytes_max
@@ -166,7 +168,7 @@ class LogProducer(ClosedOrAborted):
 
     def flush(self) -> None:
         """Send what lingers, and wait until all that was sent before is acknowledged or has failed. Raises the first
-        failure since the last call that raised one."""
+        failure since the last call that raised one, and LogClosed if it was aborted meanwhile."""
         with self._changed:
             self._check_running()
             self._ready.extend(self._open.values())
@@ -175,7 +177,8 @@ class LogProducer(ClosedOrAborted):
             self._changed.notify_all()
             self._changed.wait_for(lambda: not any(self._is_unsent(batch) for batch in waiting))
             writers = [stream.writer for stream in self._streams.values()]
-        for_each([*(writer.flush for writer in writers if not writer.failed), self._outstanding.wait])
+            ended = [self._check_running] if any(batch.dropped for batch in waiting) else []
+        for_each([*ended, *(writer.flush for writer in writers if not writer.failed), self._outstanding.wait])
 
     def close(self) -> None:
         """Flush, and give all logs back. Idempotent. Raises as `flush`."""
@@ -219,6 +222,7 @@ class LogProducer(ClosedOrAborted):
         with self._changed:
             self._changed.wait_for(lambda: self._buffered_bytes < self._buffer_bytes_max or not self._running)
             self._check_running()
+            self._start()
             batch = self._open.get(log)
             if batch is None or not batch.takes(size):
                 if batch is not None:
@@ -226,7 +230,6 @@ class LogProducer(ClosedOrAborted):
                 limit = min(self._batch_bytes, config.entry_bytes_max - _ENTRY_OVERHEAD_BYTES)
                 due_s = self._clock.monotonic_s() + self._linger_s
                 batch = self._open[log] = _Batch(topic, partition, log, limit, due_s)
-                self._start()
                 self._changed.notify_all()
             future = batch.add(key, value, size)
             self._buffered_bytes += size
@@ -236,9 +239,11 @@ class LogProducer(ClosedOrAborted):
         return future
 
     def _start(self) -> None:
+        """Before anything is queued: raises what the system does that has no thread."""
         if self._thread is None:
-            self._thread = background("log-producer", self._run)
-            self._thread.start()
+            thread = background("log-producer", self._run)
+            thread.start()
+            self._thread = thread
 
     def _run(self) -> None:
         try:
@@ -343,6 +348,8 @@ class LogProducer(ClosedOrAborted):
 
     def _take_all(self) -> list[_Batch]:
         left = [*self._ready, *self._open.values()]
+        for batch in left:
+            batch.dropped = True
         self._ready.clear()
         self._open.clear()
         return left

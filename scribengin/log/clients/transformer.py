@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.base.closing import ClosedOrAborted
-from scribengin.errors import EndOfStream, InconsistentLog, LogError, RecordTooLarge
+from scribengin.errors import ConfigInvalid, EndOfStream, InconsistentLog, LogError, RecordTooLarge
 from scribengin.log import DLSN, PAYLOAD, LogNamespace, LogReader, Start
 
 Transform = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -61,8 +61,10 @@ class Transformer(ClosedOrAborted):
 
         `records_max` is how many source records are transformed at a time; fewer, where what becomes of them is more
         than one entry of the target holds. Raises as `LogNamespace.open_writer` and `open_reader`; LogError and
-        InconsistentLog for a target that was not made from this source.
+        InconsistentLog for a target that was not made from this source, ConfigInvalid for one that is the source.
         """
+        if source == target:
+            raise ConfigInvalid(f"log '{source}' is source and target: it would be made of itself; name another target")
         self._namespace = namespace
         self._source = source
         self._target = target
@@ -156,6 +158,8 @@ class Transformer(ClosedOrAborted):
     def _write(self, batch: pa.RecordBatch, position: DLSN) -> None:
         """Write what `batch` becomes, as one entry; as two of its halves, if that is too much for one."""
         made = self._transform(batch)
+        if not isinstance(made, pa.RecordBatch):
+            raise LogError(f"the transformation returned a {type(made).__name__}; let it return a pyarrow.RecordBatch")
         if not made.num_rows:
             return
         try:

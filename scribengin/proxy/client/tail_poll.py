@@ -32,12 +32,13 @@ class TailPoll:
     def watch(self, moved: threading.Event) -> Callable[[], None]:
         """Set `moved` when the tail has moved, until what this returns is called."""
         with self._changing:
+            if self._thread is None:
+                thread = background("log-tail-poll", self._run)
+                thread.start()  # before it counts as one: the machine may have none left just now
+                self._thread = thread
             if not self._watching:
                 self._latest = None  # what was heard before may be old by now
             self._watching.append(moved)
-            if self._thread is None:
-                self._thread = background("log-tail-poll", self._run)
-                self._thread.start()
             self._changing.notify_all()
         return lambda: self._forget(moved)
 

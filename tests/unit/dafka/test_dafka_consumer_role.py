@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from scribengin.dafka import DafkaConfig, DafkaConsumer, DafkaPartition
 from scribengin.dafka.wire import ConsumerHello, FindTime, Head, KnownOfTime, LiveRecord, Subscription, TimeFound
 from scribengin.dafka.wire import topic_prefix as prefix_of
-from scribengin.errors import TimeUnknown
+from scribengin.errors import ConfigInvalid, TimeUnknown
 
 ALONE = DafkaConfig.model_validate(
     {
@@ -35,6 +36,12 @@ def consumer() -> Iterator[StillConsumer]:
             made.on_subscription(Subscription(True, prefix_of(kind, store, exact=False)))
     yield made
     made._release()
+
+
+@pytest.mark.parametrize("topics", ["flights", [], [b"flights"], [None]])
+def test_topics_that_are_no_list_of_names_are_refused_and_not_waited_for(topics: Any) -> None:
+    with pytest.raises(ConfigInvalid, match=r"are a list of names, as in \['flights'\], and not"):
+        DafkaConsumer(topics, ALONE)
 
 
 def test_while_nobody_reads_no_partition_is_given_up(consumer: StillConsumer) -> None:

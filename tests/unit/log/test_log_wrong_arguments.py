@@ -13,7 +13,7 @@ import pytest
 
 from scribengin.errors import ConfigInvalid, LogError, RecordTooLarge
 from scribengin.log import DLSN, FIRST, LAST, TAIL, LogConfig, LogNamespace, SequenceId, Time, TransactionId
-from scribengin.log.clients import AsyncNamespace, BalancedWriter, MultiReader, PartitionedWriter
+from scribengin.log.clients import AsyncNamespace, BalancedWriter, MultiReader, PartitionedWriter, Transformer
 from scribengin.log.format.records import too_large
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble
@@ -134,3 +134,42 @@ def test_clients_of_logs_refuse_such_a_column_too(logs: LogNamespace) -> None:
         table: Any = pa.table({"payload": [b"a"]})
         with pytest.raises(LogError, match="and this is a Table"):
             partitioned.write_bulk(table)
+
+
+@pytest.mark.parametrize("client", [BalancedWriter, MultiReader, PartitionedWriter])
+def test_one_name_is_no_list_of_logs_nor_are_its_letters(logs: LogNamespace, client: Any) -> None:
+    with pytest.raises(ConfigInvalid, match=r"^the logs are a list of names: write \['log'\], and not 'log'$"):
+        client(logs, "log")
+
+
+def test_a_start_of_a_log_that_is_not_read_is_refused_and_not_passed_over(logs: LogNamespace) -> None:
+    with pytest.raises(ConfigInvalid, match=r"`start` names \['lgo'\], and the logs are \['log'\]"):
+        MultiReader(logs, ["log"], start={"lgo": TAIL})
+
+
+def test_a_policy_that_there_is_not_is_refused_and_not_taken_for_another(logs: LogNamespace) -> None:
+    policy: Any = "least-pending"
+    with pytest.raises(ConfigInvalid, match="'least-pending': choose one of least_pending, round_robin"):
+        BalancedWriter(logs, ["log"], policy=policy)
+    logs.open_writer("log", timeout_s=0).close()
+
+
+@pytest.mark.parametrize("key", ["text", 5])
+def test_a_key_that_is_no_bytes_is_refused_in_words(logs: LogNamespace, key: Any) -> None:
+    with PartitionedWriter(logs, ["log"]) as writer, pytest.raises(LogError, match="a key is bytes, and not"):
+        writer.write(key, b"payload")
+
+
+def test_a_log_is_not_made_of_itself(logs: LogNamespace) -> None:
+    with pytest.raises(ConfigInvalid, match="log 'log' is source and target"):
+        Transformer(logs, "log", "log", lambda batch: batch)
+    logs.open_writer("log", timeout_s=0).close()
+
+
+def test_a_transformation_that_returns_no_records_is_told_what_to_return(logs: LogNamespace) -> None:
+    logs.create("made")
+    with logs.open_writer("log") as writer:
+        writer.write(b"a").result()
+    nothing: Any = lambda _batch: None  # noqa: E731  it stands for a function without `return`
+    with Transformer(logs, "log", "made", nothing) as made, pytest.raises(LogError, match="returned a NoneType; let"):
+        made.run_once(30)

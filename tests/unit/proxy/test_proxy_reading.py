@@ -203,3 +203,21 @@ def test_a_reader_that_cannot_be_told_asks_by_itself() -> None:
     assert poll.latest() is None
     poll.close()
     poll.join()
+
+
+def test_a_reader_that_got_no_thread_to_wait_with_has_one_when_it_waits_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoThread:
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    poll = TailPoll(lambda known, _wait_s: Tail(known + 10, 1, 0, 1))
+    moved = threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr("scribengin.proxy.client.tail_poll.background", lambda _name, _run: NoThread())
+        with pytest.raises(RuntimeError, match="new thread"):
+            poll.watch(moved)
+    stop = poll.watch(moved)
+    assert moved.wait(120)
+    stop()
+    poll.close()
+    poll.join()

@@ -38,8 +38,9 @@ class GroupMirror:
         with self._lock:
             self._pending[partition] = offset
             if self._thread is None and not self._closing.is_set():
-                self._thread = background("kafka-mirror", self._run)
-                self._thread.start()
+                thread = background("kafka-mirror", self._run)
+                thread.start()  # before it counts as one: the machine may have none left just now
+                self._thread = thread
         self._woken.set()
 
     def close(self) -> None:

@@ -83,15 +83,16 @@ class Watch:
         return partition in self._moved or self._looks.known_end(partition) > offset
 
     def _assign(self, partition: Partition, offset: int) -> None:
+        if self._thread is None and not self._stopping:
+            thread = background("kafka-watch", self._run)
+            thread.start()  # before it counts as one: the machine may have none left just now
+            self._thread = thread
         assigned = partition in self._waiting
         self._waiting[partition] = offset
         if assigned or self._stopping:
             return
         self._to_unassign.discard(partition)
         self._to_assign.add(partition)
-        if self._thread is None:
-            self._thread = background("kafka-watch", self._run)
-            self._thread.start()
 
     def _unassign(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:

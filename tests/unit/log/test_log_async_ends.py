@@ -1,0 +1,60 @@
+"""A reader for asyncio at its end: nobody waits for it any more, or somebody still asks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from scribengin.errors import LogClosed
+from scribengin.log import LogNamespace
+from scribengin.log.clients import AsyncNamespace
+from scribengin.testing.log_samples import bound_namespace
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.registry import MemoryRegistry
+from scribengin.testing.memory.segments import MEMORY_STORE
+
+LOG = "log"
+
+
+@pytest.fixture
+def logs(memory_registry: MemoryRegistry) -> Iterator[LogNamespace]:
+    disk = MemoryDisk("async ends")
+    with bound_namespace(memory_registry, disk.name, LOG, store=MEMORY_STORE) as bound:
+        yield bound
+
+
+def test_who_reads_behind_the_end_is_told_that_the_reader_was_closed(logs: LogNamespace) -> None:
+    async def main() -> None:
+        reader = await AsyncNamespace(logs).open_reader(LOG)
+        await reader.close()
+        for _ in range(2):
+            with pytest.raises(LogClosed, match="log 'log': the reader is closed"):
+                await reader.read(1, 0)
+        await reader.close()
+
+    asyncio.run(main())
+
+
+def test_a_reader_whose_task_was_cancelled_is_closed_without_a_word(logs: LogNamespace) -> None:
+    told: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: told.append(context))
+        async with await AsyncNamespace(logs).open_reader(LOG) as reader:
+            waiting = asyncio.create_task(reader.read())
+            while reader._reading is None:
+                await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            read = reader._reading
+        await asyncio.wait([read])
+        del reader, read
+        gc.collect()
+
+    asyncio.run(main())
+    assert told == []

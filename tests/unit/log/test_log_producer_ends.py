@@ -1,0 +1,64 @@
+"""A producer of logs that cannot begin, or is ended while somebody waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from scribengin.base.threads import pause
+from scribengin.errors import LogClosed
+from scribengin.log import LogNamespace
+from scribengin.log.clients import LogProducer
+from scribengin.testing.log_samples import bound_namespace, payloads_read
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.registry import MemoryRegistry
+from scribengin.testing.memory.segments import MEMORY_STORE
+
+LOG = "flights/0"
+
+
+@pytest.fixture
+def logs(memory_registry: MemoryRegistry) -> Iterator[LogNamespace]:
+    disk = MemoryDisk("producer")
+    with bound_namespace(memory_registry, disk.name, LOG, store=MEMORY_STORE) as bound:
+        yield bound
+
+
+class NoThread:
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+def test_what_is_refused_for_want_of_a_thread_is_not_sent_and_what_follows_is(
+    logs: LogNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LogProducer(logs, linger_ms=0) as producer:
+        with monkeypatch.context() as patch:
+            patch.setattr("scribengin.log.clients.producer.background", lambda _name, _run: NoThread())
+            with pytest.raises(RuntimeError, match="new thread"):
+                producer.send("flights", b"refused")
+            producer.flush()
+        assert producer.send("flights", b"taken").result(60).partition == 0
+    assert payloads_read(logs, LOG) == [b"taken"]
+
+
+def test_whoever_flushes_hears_that_the_producer_was_aborted_before_all_was_sent(logs: LogNamespace) -> None:
+    logs.create("flights/1")
+    producer = LogProducer(logs, linger_ms=0, timeout_s=60)
+    with ThreadPoolExecutor(2) as others, logs.open_writer(LOG):
+        sent = producer.send("flights", b"sent", partition=0)
+        while producer._sending is None:
+            pause(0.001)
+        left = producer.send("flights", b"left", partition=1)
+        flushed = others.submit(producer.flush)
+        while not producer._changed._waiters:  # type: ignore[attr-defined]  # it waits
+            pause(0.001)
+        aborted = others.submit(producer.abort)
+        with pytest.raises(LogClosed):
+            left.result(60)
+    with pytest.raises(LogClosed, match="the producer is closed"):
+        flushed.result(60)
+    assert sent.result(60).partition == 0
+    aborted.result(60)
