@@ -16,6 +16,7 @@ from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
+from tests.turns import one_turn
 
 LOG = "log"
 
@@ -48,7 +49,7 @@ def test_a_reader_whose_task_was_cancelled_is_closed_without_a_word(logs: LogNam
         async with await AsyncNamespace(logs).open_reader(LOG) as reader:
             waiting = asyncio.create_task(reader.read())
             while reader._reading is None:
-                await asyncio.sleep(0)
+                await one_turn()
             waiting.cancel()
             await asyncio.wait([waiting])
             read = reader._reading
