@@ -167,7 +167,8 @@ class TransformationQuery:
             raise failure(error, self._doing) from error
 
     def stop(self) -> None:
-        """End it, once. A batch that is not finished was not done: whoever has the checkpoint next runs it again."""
+        """End it, once, and for good. A batch that is not finished was not done: whoever has the checkpoint next runs
+        it again."""
         self._settle()
         with self._lock:
             self._stopping = True
@@ -178,6 +179,9 @@ class TransformationQuery:
         with suppress(*SPARK_ERRORS):  # its JVM is gone, and with it the query
             self._query.stop()
         self._offers.remove()
+        # The JVM keeps what it may call here, which is this, for as long as it has the query; and it has the query for
+        # as long as it is known here. No collector sees both: the query and its plan would stay until the process ends.
+        del self._query, self._progress
 
     def _settle(self) -> None:
         """Wait until Spark has written down that the last finished batch is done."""

@@ -1,0 +1,52 @@
+"""What a task with state leaves in Spark's JVM when it is taken over again: in trouble that happens every second."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from scribengin.base.threads import pause
+from scribengin.dataflow.round.stateful import StatefulRunner
+from scribengin_registry.contract import Registry
+from tests.integration.state_flow import StateFlow, drain
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+COUNTS = "SELECT window.start AS start, who, count(*) AS n FROM src GROUP BY window(at, '10 seconds'), who"
+LOOKS_MAX = 300
+
+
+def test_a_query_that_was_stopped_is_kept_by_nobody(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Nor is its plan, its session and what it has told of its batches."""
+    flow = StateFlow(memory_registry, spark, tmp_path, sql=COUNTS)
+    flow.append("in/0", [(10, "a", 1)])
+    with flow.owner() as owner:
+        owner.take_over()
+        drain(owner)
+        finished = weakly(spark, owner)
+        owner.take_over()
+        idle = weakly(spark, owner)
+        owner.release()
+        for query in (finished, idle):
+            assert any(is_gone(spark, query) for _ in range(LOOKS_MAX))
+
+
+def weakly(spark: SparkSession, owner: StatefulRunner) -> Any:
+    """A reference to its query that keeps nothing."""
+    assert owner._query is not None
+    jvm: Any = spark._jvm
+    return jvm.java.lang.ref.WeakReference(owner._query._query._jsq.streamingQuery())  # type: ignore[attr-defined]
+
+
+def is_gone(spark: SparkSession, query: Any) -> bool:
+    gc.collect()
+    jvm: Any = spark._jvm
+    jvm.System.gc()
+    pause(0.05)
+    return query.get() is None
