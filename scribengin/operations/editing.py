@@ -143,14 +143,15 @@ def refuse_reordering(view: DataflowView, before: DataflowConfig, config: Datafl
 
 
 def refuse_unless_led(view: DataflowView) -> DataflowStatus:
-    """The status of a dataflow that has not ended and has a master to carry edits out. Raises DataflowBusy."""
+    """The status of a dataflow that has not ended, was not asked to, and has a master to carry edits out. Raises
+    DataflowBusy: an edit of one that is to stop might take the stop back, unsaid, before its master has heard of it."""
     status = view.status()
     name = view.dataflow
     if status.state == "deleting":
         refuse_invalid(view, view.config_in_force().value)
     if status.state in FINAL_STATES:
         raise DataflowBusy(f"dataflow '{name}' is {status.state}: `scribengin start {name}` first")
-    if status.state == "stopping":
+    if status.state == "stopping" or view.config_to_edit().value.desired_state == "stopped":
         raise DataflowBusy(f"dataflow '{name}' is stopping: wait until it has, then `scribengin start {name}`")
     refuse_without_master(view)
     return status

@@ -21,7 +21,7 @@ from scribengin.dataflow.registry.edit_log import (
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.errors import ConfigInvalid, EditConflict, PackageInvalid
 from scribengin.operations.chain.config import is_chain, load_chain, with_topics
-from scribengin.operations.chain.registry import get_chain, memberships
+from scribengin.operations.chain.registry import get_chain, membership
 from scribengin.operations.editing import EditResult, refuse_edit, refuse_invalid, with_values
 from scribengin.operations.lifecycle import (
     author,
@@ -75,7 +75,7 @@ def foreign_origin(view: DataflowView, config: DataflowConfig, home: Path) -> st
 def _described(view: DataflowView, flow: str, values: Mapping[str, str]) -> DataflowConfig:
     """The dataflow as the descriptor says. Of a chain's dataflow that is the chain's file, or a descriptor of its own:
     what such a one calls itself does not count, as in the chain's file. Raises ConfigInvalid."""
-    found = memberships(view.registry).get(view.dataflow)
+    found = membership(view.registry, view.dataflow)
     if found is None:
         config = load_config(flow, values)
         if config.name != view.dataflow:

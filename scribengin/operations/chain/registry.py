@@ -8,7 +8,7 @@ from typing import Literal
 from scribengin.base.model import Descriptor, JsonObject, Part, from_node_name, node_name
 from scribengin.dataflow.registry import paths
 from scribengin.errors import ChainExists, ChainNotFound, DataflowExists, DescriptorUnreadable
-from scribengin.operations.chain.config import ChainConfig
+from scribengin.operations.chain.config import ChainConfig, full_name
 from scribengin.operations.chain.graph import graph_of
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown
@@ -105,9 +105,22 @@ def memberships(
     return found
 
 
+def membership(registry: Registry, dataflow: str) -> tuple[str, ChainMember] | None:
+    """Of which chain a dataflow is a part, if of any. Raises DescriptorUnreadable where that is a chain that nobody can
+    read: by the name alone it may be that one's."""
+    unreadable: dict[str, str] = {}
+    found = memberships(registry, unreadable).get(dataflow)
+    if found is None:
+        for name, why in unreadable.items():
+            if dataflow.startswith(full_name(name, "")):
+                raise DescriptorUnreadable(why)
+    return found
+
+
 def refuse_reserved(registry: Registry, name: str) -> None:
-    """Raise DataflowExists for a name that a chain has kept for one of its dataflows, which is not there yet."""
-    found = memberships(registry).get(name)
+    """Raise DataflowExists for a name that a chain has kept for one of its dataflows, which is not there yet,
+    and DescriptorUnreadable as `membership`."""
+    found = membership(registry, name)
     if found is not None:
         chain, member = found
         raise DataflowExists(

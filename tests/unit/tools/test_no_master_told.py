@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,8 +15,11 @@ from scribengin.operations.editing import edit_config
 from scribengin.operations.lifecycle import set_desired_state, start_again
 from scribengin_tools.cli import main as cli
 from scribengin_tools.cli.dataflow import config as config_commands
+from scribengin_tools.cli.dataflow import operate
+from scribengin_tools.monitor.actions import MonitorActions
 from scribengin_tools.rendering.dataflow import overview
 from scribengin_tools.rendering.text import console
+from scribengin_tools.web.actions import WebActions
 from tests.unit.submitted import submitted
 
 
@@ -79,3 +83,26 @@ def test_the_history_tells_what_an_edit_changes_that_no_master_has_seen(
     said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert said[2].endswith("written workers: 1 -> 2 -")
     assert said[3].endswith("written desired_state: running -> stopped -")
+
+
+def test_nothing_takes_a_stop_back_that_the_master_has_not_heard_of(
+    flow: DataflowView, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As is refused once it has. Of a master that is replaced just then, it may be some seconds."""
+    led(flow)
+    monkeypatch.setattr(operate, "connected", lambda _hosts: nullcontext(flow.registry))
+    set_desired_state(flow, "stopped")
+    web, monitor = WebActions(flow.registry), MonitorActions(flow.registry)
+    said = "dataflow 'flow' is stopping: wait until it has, then `scribengin start flow`"
+    for act in (
+        lambda: web.set_desired("flow", "paused", "web"),
+        lambda: web.set_desired("flow", "running", "web"),
+        lambda: web.scale("flow", {"workers": 1}, "web"),
+        lambda: monitor.pause_or_resume("flow"),
+    ):
+        with pytest.raises(DataflowBusy, match=f"^{re.escape(said)}$"):
+            act()
+    for command in (["pause", "flow", "--no-wait"], ["resume", "flow"], ["scale", "flow", "--workers", "1"]):
+        assert cli.run(command) == 2
+        assert said in capsys.readouterr().err
+    assert flow.config().value.desired_state == "stopped"

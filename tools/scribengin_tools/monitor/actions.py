@@ -61,8 +61,6 @@ class MonitorActions:
         view = DataflowView(self.registry, name)
         refuse_unless_led(view)
         wanted = view.config_to_edit().value.desired_state
-        if wanted == "stopped":
-            return f"{name} is to be stopped: `scribengin start {name}` starts it again"
         set_desired_state(view, "running" if wanted == "paused" else "paused")
         return f"{name} goes on" if wanted == "paused" else f"{name} pauses: its tasks commit, then wait"
 

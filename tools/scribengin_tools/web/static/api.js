@@ -9,7 +9,7 @@ export class Refused extends Error {
 }
 
 // Whether the same may be answered later: the server, or its registry, was away.
-export const mayPass = (error) => error.status === 0 || error.status >= 500;
+export const mayPass = (error) => error.status === 0 || error.status > 500;
 
 export async function ask(path, body) {
   const sends = body !== undefined;
