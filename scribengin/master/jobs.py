@@ -14,10 +14,11 @@ from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.owner import coordinated_stream
 from scribengin.dataflow.tasks import Missing, missing_tasks, regrouped_tasks, stream_key, with_sinks
-from scribengin.errors import ScribenginError
+from scribengin.errors import DataflowError, ScribenginError
 from scribengin.master.ended_streams import EndedStreams, Grouping
 from scribengin.master.state.events import Drained, JobDone, JobKind, MasterEvent, OutputRead, TasksFound
 from scribengin_registry.contract import Registry
+from scribengin_registry.errors import RegistryError
 
 _LOG = logging.getLogger(__name__)
 
@@ -26,7 +27,8 @@ MAINTENANCE_PERIOD_S = 2.0
 _STOP_TIMEOUT_S = 5.0
 
 Tell = Callable[[MasterEvent], None]
-Work = Callable[[OpenedDataflow, JobKind], None]
+Work = Callable[[OpenedDataflow, JobKind], str | None]
+"""Returns what is wrong that opening everything anew would not mend."""
 
 
 class Job:
@@ -88,21 +90,20 @@ class Job:
         self._close()
 
     def _attempt(self, kind: JobKind) -> str | None:
-        """What went wrong, if something did; then everything is opened anew the next time."""
+        """What went wrong, if something did; after an error everything is opened anew the next time."""
         try:
             if self._outdated:
                 self._outdated = False
                 self._close()
             if self._resources is None:
                 self._resources = self._open_resources()
-            self._work(self._resources, kind)
+            return self._work(self._resources, kind)
         except Exception as error:  # noqa: BLE001  the thread's outermost loop: the dataflow's status tells of it
             self._close()
             if isinstance(error, ScribenginError):
                 return str(error)
             _LOG.warning(f"{kind}: {error!r}", exc_info=error, extra=tagged("job_failed"))
             return repr(error)
-        return None
 
     def _close(self) -> None:
         resources, self._resources = self._resources, None
@@ -168,8 +169,21 @@ def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tel
 def maintain_sinks(registry: Registry) -> Work:
     """Have every sink put its house in order."""
 
-    def work(resources: OpenedDataflow, kind: JobKind) -> None:
+    def work(resources: OpenedDataflow, kind: JobKind) -> str | None:
+        """What is wrong with one sink keeps no other one from its turn."""
+        said: list[str] = []
+        away: ScribenginError | None = None
         for sink in resources.sinks.values():
-            sink.maintain(registry, idle=kind == "last maintenance")
+            try:
+                sink.maintain(registry, idle=kind == "last maintenance")
+            except RegistryError:
+                raise
+            except DataflowError as error:  # it stays open: it alone knows for how long its files have waited
+                said.append(str(error))
+            except ScribenginError as error:
+                away = away or error
+        if away is not None:
+            raise away
+        return "; ".join(said) or None
 
     return work

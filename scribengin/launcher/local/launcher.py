@@ -27,7 +27,7 @@ from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.model import from_node_name, node_name
 from scribengin.base.process.private import PRIVATE_MODE, private_directory, remove_directory, replacing
 from scribengin.base.process.variables import CONTAINER_VARIABLE
-from scribengin.base.threads import background
+from scribengin.base.threads import background, pause
 from scribengin.errors import DescriptorUnreadable, LauncherError, ScribenginError
 from scribengin.launcher.contract import (
     HOME_VARIABLE,
@@ -46,6 +46,7 @@ from scribengin.launcher.local.processes import Group, start_token
 _DEATH_TIMEOUT_S = 10.0
 _LAST_OUTPUT_S = 1.0
 """So long a keeper has to write down what its container, which is dead, had printed."""
+_AGAIN_S = 0.5
 KEPT_MAX = 100
 """Of so many containers of a dataflow the directories stay, with their logs; then the oldest ended ones go."""
 
@@ -273,9 +274,21 @@ class LocalLauncher(ContainerLauncher):
             listeners = list(self._listeners)
         if child is not None:
             child.wait()
-        self._sweep(container)
+        how = self._how_it_ended(container)
         for listener in listeners:
-            listener(container, _read_exit(Path(container.directory)))
+            listener(container, how)
+
+    def _how_it_ended(self, container: ContainerDescriptor) -> ContainerExit:
+        """Once nothing is left of it. Where this process may open no more files just now, it is looked again: nobody
+        else tells a master of the ends of its containers."""
+        while True:
+            try:
+                self._sweep(container)
+                return _read_exit(Path(container.directory))
+            except OSError as error:
+                if self._closed:
+                    return ContainerExit("lost", None, f"how it ended could not be looked at: {error}")
+            pause(_AGAIN_S)
 
     def _sweep(self, container: ContainerDescriptor) -> None:
         """Make sure that nothing of a container is left whose keeper has gone, also when somebody killed the keeper."""

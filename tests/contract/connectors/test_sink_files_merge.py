@@ -19,6 +19,7 @@ from scribengin.base.commit_log import CommitDescriptor
 from scribengin.connectors.contract import Attempt
 from scribengin.connectors.files import FileSink, FileSinkConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.errors import DataflowError
 from scribengin.testing.failpoints import at_failpoint, kill_this_process, record_stops
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
@@ -198,3 +199,27 @@ def test_a_killed_master_is_replaced(cases: Iterator[Case], registry_hosts: str,
     case.check(f"killed at {stop}")
     case.merge()
     case.check_recovery(f"killed at {stop}")
+
+
+def test_a_stream_that_cannot_be_merged_keeps_no_other_one_from_it(registry: Registry, tmp_path: Path) -> None:
+    """And it is said of which one it is, until somebody has mended it."""
+    sink = open_sink(registry, tmp_path)
+    streams = sink.streams(3)
+    sink.create(streams)
+    for stream in streams:
+        writer = sink.open_writer(stream, Attempt("owner", 1, "/commit-log"))
+        writer.recover(None)
+        writer.write(pa.record_batch({"payload": [stream.name]}))
+        committed = writer.prepare_commit()
+        assert committed is not None
+        writer.complete_commit(committed)
+        writer.close()
+    for name in ("0", "1"):  # where their final files are made
+        (tmp_path / "_scribengin" / "merging" / name).rmdir()
+    for _ in range(2):
+        with pytest.raises(DataflowError, match=r"merging/0/.* is gone"):
+            sink.maintain(registry, idle=True)
+        assert [path.name[:10] for path in sorted(tmp_path.glob("part-*"))] == ["part-00002"]
+    sink.create(streams)
+    sink.maintain(registry, idle=True)
+    assert [path.name[:10] for path in sorted(tmp_path.glob("part-*"))] == ["part-00000", "part-00001", "part-00002"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -53,6 +54,31 @@ def test_a_container_whose_keeper_is_killed_ends_too_and_is_told_as_lost(tmp_pat
         assert told[0].kind == "lost"
         assert told[0].code is None
         assert start_token(process) is None
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_end_that_cannot_be_looked_at_just_now_is_told_later_and_so_are_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where this process may open no more files. Nobody else tells a master of the ends of its containers."""
+    refusals = [OSError(errno.EMFILE, "Too many open files") for _ in range(3)]
+
+    def flaky(pid: int) -> str | None:
+        if refusals:
+            raise refusals.pop()
+        return start_token(pid)
+
+    monkeypatch.setattr(local, "_AGAIN_S", 0.01)
+    with LocalLauncher(tmp_path) as launcher:
+        told: list[ContainerDescriptor] = []
+        launcher.on_exit(lambda container, _: told.append(container))
+        first, second = launcher.launch(request()), launcher.launch(request())
+        monkeypatch.setattr(local, "start_token", flaky)
+        os.kill(first.pid, signal.SIGKILL)
+        wait_until(lambda: told == [first], what="word of the first one's end")
+        assert not refusals
+        os.kill(second.pid, signal.SIGKILL)
+        wait_until(lambda: told == [first, second], what="word of the second one's end")
 
 
 @pytest.mark.parametrize("end", ["kill", "exit"])

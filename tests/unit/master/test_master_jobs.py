@@ -14,7 +14,7 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.followers import UnreadOutput
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
-from scribengin.errors import LogWriteFailed
+from scribengin.errors import DataflowError, LogWriteFailed, ScribenginError, SystemUnreachable
 from scribengin.master import jobs
 from scribengin.master.jobs import Grouping, Job, find_streams, maintain_sinks
 from scribengin.master.state.events import Drained, JobDone, MasterEvent, OutputRead
@@ -51,6 +51,39 @@ def test_a_sink_is_told_that_nothing_more_comes_and_is_asked_again_until_it_has_
         finally:
             job.stop()
     assert heard == [JobDone("last maintenance", "the disk is full"), JobDone("last maintenance", None)]
+
+
+class Damaged(Kept):
+    """A sink of which something is damaged, or away."""
+
+    def __init__(self, error: ScribenginError) -> None:
+        super().__init__()
+        self._error = error
+
+    def maintain(self, registry: Registry, *, idle: bool) -> None:
+        self.asked.put(idle)
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [DataflowError("a file is damaged"), SystemUnreachable("nobody answers")])
+def test_what_is_wrong_with_one_sink_keeps_no_other_one_from_its_maintenance(error: ScribenginError) -> None:
+    """Of damage a sink is told that stays open: how long files have waited to be merged is known to it alone."""
+    sinks, told, opened = [Damaged(error), Kept()], queue.Queue[MasterEvent](), list[OpenedDataflow]()
+
+    def opening() -> OpenedDataflow:
+        named = {str(number): cast(Sink, sink) for number, sink in enumerate(sinks)}
+        opened.append(cast(OpenedDataflow, SimpleNamespace(sinks=named, close=lambda: None)))
+        return opened[-1]
+
+    with MemoryEnsemble().connect() as registry:
+        job = Job("maintenance", 0.01, opening, maintain_sinks(registry), told.put)
+        job.start()
+        try:
+            assert [sinks[1].asked.get(timeout=WAIT_S) for _attempt in range(3)] == [False] * 3
+        finally:
+            job.stop()
+    assert told.get(timeout=WAIT_S) == JobDone("maintenance", str(error))
+    assert (len(opened) == 1) is isinstance(error, DataflowError)
 
 
 class Readers:

@@ -18,7 +18,7 @@ from scribengin.connectors.files.sink.partitions import FilePartitionConfig
 from scribengin.connectors.files.sink.segments import PRIVATE, MergeDescriptor, SegmentKey, StreamLayout, segment_keys
 from scribengin.connectors.files.sink.writer import FileShape, FileSinkWriter
 from scribengin.connectors.opening import StreamNodes
-from scribengin.errors import ConfigInvalid
+from scribengin.errors import ConfigInvalid, DataflowError
 from scribengin.filesystems.paths import absolute, durable_file_system
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeExists
@@ -140,8 +140,14 @@ class FileSink(Sink):
         for stream in self._files.names(f"{self._root}/{PRIVATE}/committed"):
             if stream.isdecimal() and stream not in self._merges:
                 self._merges[stream] = self._merge_of(stream)
+        wrong: list[DataflowError] = []
         for merge in self._merges.values():
-            merge.run(registry, idle=idle)
+            try:
+                merge.run(registry, idle=idle)
+            except DataflowError as error:  # with this stream: the files of the others are merged all the same
+                wrong.append(error)
+        if wrong:
+            raise wrong[0]
 
     def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
         layout = self._layout(stream.name)
