@@ -43,9 +43,12 @@ _JVM_OPTIONS = (
     "-Dzookeeper.jmx.log4j.disable=true",
     "-Djava.net.preferIPv4Stack=true",
 )
+_MARK = "maxClientCnxns"
 _PORTS_TRIED_MAX = 5
 _POLL_S = 0.02
 _STOP_TIMEOUT_S = 10.0
+_LIVES_S = 5.0
+"""A server that answers for so long does not end with an owner that was killed."""
 
 
 class EmbeddedZooKeeper:
@@ -167,11 +170,14 @@ class EmbeddedZooKeeper:
     def _locked_log(self, deadline: Deadline) -> IO[bytes]:
         """The log file, empty and locked. The lock belongs to whoever inherits the open file: the JVM alone."""
         log = self.log_path.open("ab")
+        lives = Deadline(_LIVES_S)
         while True:
             try:
                 fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if deadline.passed:
+                if not self._is_served():
+                    lives = Deadline(_LIVES_S)
+                if deadline.passed or lives.passed:
                     log.close()
                     raise ServerFailed(
                         f"another embedded ZooKeeper uses {self.data_dir}: stop that one, or use another directory"
@@ -181,6 +187,16 @@ class EmbeddedZooKeeper:
             log.truncate(0)
             return log
 
+    def _is_served(self) -> bool:
+        """Whether the server that was started last in this directory answers."""
+        try:
+            port = int((self.data_dir / "port").read_text())
+            config = (self.data_dir / "zoo.cfg").read_text()
+        except (OSError, ValueError):
+            return False
+        marks = {line for line in config.splitlines() if line.startswith(_MARK)}
+        return not marks.isdisjoint(ask_server(port, "conf").splitlines())
+
     def _config(self) -> str:
         settings: dict[str, object] = {
             "dataDir": "./data",
@@ -189,7 +205,7 @@ class EmbeddedZooKeeper:
             "tickTime": self._tick_ms,
             "minSessionTimeout": self._tick_ms,
             "maxSessionTimeout": 120_000,
-            "maxClientCnxns": self._mark,  # the usual 60 an address are too few where all are on one machine
+            _MARK: self._mark,  # the usual 60 an address are too few where all are on one machine
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "conf,mntr,ruok,srvr",
             "preAllocSize": 1024,  # KiB; the default allocates 64 MiB for every new log file
@@ -201,7 +217,7 @@ class EmbeddedZooKeeper:
     def _await_answer(self, deadline: Deadline) -> bool:
         """Whether the server came to answer; False when it died, or time ran out."""
         assert self._process is not None
-        ours = f"maxClientCnxns={self._mark}"
+        ours = f"{_MARK}={self._mark}"
         while not deadline.passed:
             if self._process.pid is None:
                 return False

@@ -34,6 +34,8 @@ _RECORD_BYTES = 2048
 """What a record takes beside its bytes while it waits: somewhat more than the log's writer says."""
 _WAIT_S = 1.0
 """So long a reader's thread waits at a time."""
+_ENDING_THREADS = 8
+"""That many writers and readers of a namespace flush or end at the same time."""
 
 
 class AsyncNamespace:
@@ -42,19 +44,21 @@ class AsyncNamespace:
 
     def __init__(self, namespace: LogNamespace) -> None:
         self._namespace = namespace
+        self._ending = ThreadPoolExecutor(_ENDING_THREADS, thread_name_prefix="log-async-ending")
+        """asyncio's own threads may all wait to open what is given back here."""
 
     async def open_writer(self, name: str, **options: Any) -> AsyncLogWriter:
         """As `open_writer` of the namespace, with its options and errors. Who is cancelled does not become the
         writer."""
         writer = await _opened(partial(self._namespace.open_writer, name, **options), lambda writer: writer.abort())
-        return AsyncLogWriter(writer)
+        return AsyncLogWriter(writer, self._ending)
 
     async def open_reader(self, name: str, start: Start = None, **options: Any) -> AsyncLogReader:
         """As `open_reader` of the namespace, with its options and errors."""
         reader = await _opened(
             partial(self._namespace.open_reader, name, start, **options), lambda reader: reader.close()
         )
-        return AsyncLogReader(reader)
+        return AsyncLogReader(reader, self._ending)
 
 
 class _Managed(ABC):
@@ -90,8 +94,9 @@ class AsyncLogWriter(_Managed):
     its futures raise. Who is cancelled while it waits has written all the same.
     """
 
-    def __init__(self, writer: LogWriter) -> None:
+    def __init__(self, writer: LogWriter, ending: ThreadPoolExecutor) -> None:
         self._writer = writer
+        self._ending = ending
         self._loop = asyncio.get_running_loop()
         self._queue: deque[_Waiting] = deque()
         self._pending_bytes = 0
@@ -138,21 +143,21 @@ class AsyncLogWriter(_Managed):
     async def flush(self) -> DLSN:
         """As LogWriter.flush."""
         await self.drain()
-        return await asyncio.to_thread(self._writer.flush)
+        return await self._loop.run_in_executor(self._ending, self._writer.flush)
 
     async def mark_end_of_stream(self) -> None:
         """As LogWriter.mark_end_of_stream."""
         await self.drain()
-        await asyncio.to_thread(self._writer.mark_end_of_stream)
+        await self._loop.run_in_executor(self._ending, self._writer.mark_end_of_stream)
 
     async def close(self) -> None:
         """As LogWriter.close."""
         await self.drain()
-        await asyncio.to_thread(self._writer.close)
+        await self._loop.run_in_executor(self._ending, self._writer.close)
 
     async def abort(self) -> None:
         """As LogWriter.abort."""
-        await asyncio.to_thread(self._writer.abort)
+        await self._loop.run_in_executor(self._ending, self._writer.abort)
         self._send(all_of_it=True)
 
     def _submit(self, submit: Callable[[], Future[_T]], size_bytes: int) -> asyncio.Future[_T]:
@@ -208,8 +213,9 @@ class AsyncLogReader(_Managed):
     `async for record in reader` follows the log, and ends behind the last record of one that was sealed.
     """
 
-    def __init__(self, reader: LogReader) -> None:
+    def __init__(self, reader: LogReader, ending: ThreadPoolExecutor) -> None:
         self._reader = reader
+        self._ending = ending
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="log-async-reader")
         self._reading: asyncio.Future[list[LogRecord]] | None = None
         """What the thread reads just now; or has read, for somebody who was cancelled meanwhile."""
@@ -232,7 +238,7 @@ class AsyncLogReader(_Managed):
 
     async def close(self) -> None:
         """As LogReader.close: who waits in `read` raises ReadCancelled, and who reads afterwards LogClosed."""
-        await asyncio.to_thread(self._reader.close)
+        await asyncio.get_running_loop().run_in_executor(self._ending, self._reader.close)
         self._closed = True
         self._thread.shutdown(wait=False)
         if self._reading is not None:

@@ -140,10 +140,13 @@ def test_it_outlives_the_thread_that_started_it(server: EmbeddedZooKeeper) -> No
         assert registry.children("/") == ["zookeeper"]
 
 
-def test_a_second_server_on_the_same_data_is_refused(server: EmbeddedZooKeeper) -> None:
+@pytest.mark.parametrize("patience_s", [0.5, 100_000.0])
+def test_a_second_server_on_the_same_data_is_refused_and_not_waited_for(
+    server: EmbeddedZooKeeper, patience_s: float
+) -> None:
     server.start()
     with pytest.raises(ServerFailed, match="another embedded ZooKeeper uses"):
-        EmbeddedZooKeeper(server.data_dir, start_timeout_s=0.5).start()
+        EmbeddedZooKeeper(server.data_dir, start_timeout_s=patience_s).start()
     with connect(server.hosts) as registry:
         assert registry.children("/") == ["zookeeper"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from scribengin.errors import LogClosed
 from scribengin.log import LogNamespace
-from scribengin.log.clients import AsyncNamespace
+from scribengin.log.clients import AsyncLogWriter, AsyncNamespace
 from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryRegistry
@@ -26,6 +26,31 @@ def logs(memory_registry: MemoryRegistry) -> Iterator[LogNamespace]:
     disk = MemoryDisk("async ends")
     with bound_namespace(memory_registry, disk.name, LOG, store=MEMORY_STORE) as bound:
         yield bound
+
+
+_MANY = 64
+"""More than asyncio has threads."""
+
+
+def test_a_writer_is_closed_though_all_threads_of_asyncio_wait_for_its_log(logs: LogNamespace) -> None:
+    async def main() -> None:
+        namespace = AsyncNamespace(logs)
+        first = await namespace.open_writer(LOG)
+        waiting = [asyncio.create_task(namespace.open_writer(LOG, timeout_s=600)) for _ in range(_MANY)]
+        await asyncio.sleep(0)  # all of them have begun
+        async with asyncio.timeout(60):
+            await first.write(b"a")
+            await first.flush()
+            await first.close()
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        opened = await asyncio.gather(*waiting, return_exceptions=True)
+        for one in opened:
+            if isinstance(one, AsyncLogWriter):
+                await one.close()
+
+    asyncio.run(main())
 
 
 def test_who_reads_behind_the_end_is_told_that_the_reader_was_closed(logs: LogNamespace) -> None:
