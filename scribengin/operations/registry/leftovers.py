@@ -206,6 +206,8 @@ def _deepest_first(registry: Registry, path: str) -> Iterator[str]:
 def _checkpoints(registry: Registry, home: Path, now_s: float) -> Iterator[Leftover]:
     """State that no commit log of this registry names, and that is of this registry, as far as this machine sees it."""
     begun_ms = registry_begun_ms(registry)
+    if begun_ms is None:
+        return  # no dataflow was ever submitted here: what lies there is of another registry
     there = {name: DataflowView(registry, name) for name in dataflow_names(registry)}
     suspects = []
     for root in sorted({str(home / "state"), *_checkpoint_roots(there.values())}):
