@@ -23,6 +23,7 @@ from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.contract import Attempt, Sink, SinkStreamWriter
 from scribengin.connectors.files import FileSinkConfig
 from scribengin.connectors.files.formats import parquet as parquet_writing
+from scribengin.connectors.files.sink import merge as merge_module
 from scribengin.connectors.files.sink import sink as sink_module
 from scribengin.dataflow.registry.paths import SINKS, STREAM_NODES
 from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowError, RecordTooLarge
@@ -296,6 +297,31 @@ def in_a_name(data: bytes) -> bytes:
 def cut_short(data: bytes) -> bytes:
     """What a disk that lost its end gives, at the same size, so that its size does not tell."""
     return data[: len(data) // 2] + bytes(len(data) - len(data) // 2)
+
+
+@pytest.mark.parametrize("ahead_max", [None, 0])
+def test_a_damaged_segment_holds_up_its_own_partition_and_no_other_one(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_max: int | None
+) -> None:
+    """But where the merge node would have to name too many that are ahead of it."""
+    if ahead_max is not None:
+        monkeypatch.setattr(merge_module, "AHEAD_MAX", ahead_max)
+    output = Output(registry, tmp_path / "out", file_format="parquet", partition={"columns": ["key"]})
+    for keys in ("ab", "bc"):
+        output.round(pa.record_batch({"key": list(keys), "payload": list(keys)}))
+    segment, *_ = output.committed_segments()
+    assert segment.name.endswith("@key=a")
+    whole = segment.read_bytes()
+    segment.write_bytes(everywhere(whole))
+    for _ in range(2):
+        with pytest.raises(DataflowError, match=rf"^{segment}: damaged Parquet"):
+            output.merge()
+        merged = [name.partition("/")[0] for name in output.finals()]
+        assert merged == (["key=b", "key=c"] if ahead_max is None else [])
+    segment.write_bytes(whole)
+    output.merge()
+    assert [name.partition("/")[0] for name in output.finals()] == ["key=a", "key=b", "key=c"]
+    assert sorted(row["payload"] for row in output.seen()) == ["a", "b", "b", "c"]
 
 
 @pytest.mark.parametrize("damage", [everywhere, in_its_middle, in_its_footer, in_a_name])

@@ -18,7 +18,7 @@ A crash after any step leaves a state from which the next master goes on. Two ma
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -26,6 +26,7 @@ from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.connectors.files.formats.writing import FileWriting, WrittenFile
 from scribengin.connectors.files.sink.segments import (
+    AHEAD_MAX,
     MergeDescriptor,
     PendingMerge,
     SegmentKey,
@@ -74,11 +75,13 @@ class StreamMerge:
     def run(self, registry: Registry, *, idle: bool) -> None:
         """Merge what is due; with `idle` everything there is. Raises DataflowError and what the registry raises.
 
-        Of a stream that nothing is written to the registry is asked once, and not every time.
+        Of a stream that nothing is written to the registry is asked once, and not every time. Of a partition whose
+        segments cannot be merged it is said once the others are.
         """
         if self._all_done and not self._files.names(self._layout.committed):
             return
         self._all_done = False
+        stuck: dict[str, DataflowError] = {}
         while True:
             node = registry.find(self._node)
             if node is None:
@@ -89,11 +92,18 @@ class StreamMerge:
                     self._finish(registry, state, state.pending, node.version)
                     continue
                 self._sweep(state, node.version)
-                keys = self._due(state, idle=idle)
+                keys = self._due(state, idle=idle, stuck=stuck)
+                if not keys and stuck:
+                    raise next(iter(stuck.values()))
                 if not keys:
                     self._all_done = not self._seen
                     return
-                self._merge(registry, state, keys, node.version)
+                try:
+                    self._merge(registry, state, keys, node.version)
+                except DataflowError as error:
+                    if len(state.ahead) >= AHEAD_MAX:  # no other partition may get ahead of it any more
+                        raise
+                    stuck[keys[0].partition] = error
             except (VersionConflict, NodeMissing):
                 continue  # another master was faster: look again at what is left to do
             except OutcomeUnknown:
@@ -108,7 +118,7 @@ class StreamMerge:
         for name in abandoned_merges(self._files.names(self._layout.merging), state.incarnation, version):
             self._files.remove(f"{self._layout.merging}/{name}")
 
-    def _due(self, state: MergeDescriptor, *, idle: bool) -> list[SegmentKey]:
+    def _due(self, state: MergeDescriptor, *, idle: bool, stuck: Container[str]) -> list[SegmentKey]:
         keys = committed_segments(self._files, self._layout)
         for key in keys:
             if state.is_final(key):  # its deletion did not survive a power failure
@@ -120,7 +130,11 @@ class StreamMerge:
         waiting = [key for key in keys if not state.is_final(key)]
         self._seen = {key: self._seen.get(key) or _Seen(now_s, self._size(key)) for key in waiting}
         return due(
-            [Waiting(key, seen.size_bytes, now_s - seen.since_s) for key, seen in self._seen.items()],
+            [
+                Waiting(key, seen.size_bytes, now_s - seen.since_s)
+                for key, seen in self._seen.items()
+                if key.partition not in stuck
+            ],
             merge_bytes=self._merge_bytes,
             merge_age_s=self._merge_age_s,
             idle=idle,
