@@ -26,7 +26,7 @@ async def _tasks_that_wait(producer: AsyncDafkaProducer) -> list[asyncio.Task[ra
     first = asyncio.create_task(producer.publish_many([b""] * _WAITING))
     others = [asyncio.create_task(producer.publish(b"%d" % number)) for number in range(_WAITING)]
     while producer._producer.next < _WAITING:
-        await asyncio.sleep(0)
+        await asyncio.wait(others, timeout=0)
     return [first, *others]
 
 
@@ -47,7 +47,7 @@ def test_they_publish_in_the_order_of_their_calls_and_one_that_is_cancelled_all_
             while not all(task.done() for task in [first, *others]):
                 ack = StoreAck(producer.partition.address, "flights", producer._producer.next - 1)
                 producer._producer.on_messages([ack], STORE, 0.0)
-                await asyncio.sleep(0)
+                await asyncio.wait(others, timeout=0)
             assert others.pop(-2).cancelled()
             return [await task for task in others]
 
