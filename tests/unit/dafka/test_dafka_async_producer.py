@@ -9,7 +9,6 @@ import pytest
 from scribengin.dafka import AsyncDafkaProducer, DafkaConfig
 from scribengin.dafka.wire import StoreAck
 from scribengin.errors import DafkaClosed
-from tests.turns import one_turn
 
 _WAITING = 64
 """More than asyncio has threads."""
@@ -27,7 +26,7 @@ async def _tasks_that_wait(producer: AsyncDafkaProducer) -> list[asyncio.Task[ra
     first = asyncio.create_task(producer.publish_many([b""] * _WAITING))
     others = [asyncio.create_task(producer.publish(b"%d" % number)) for number in range(_WAITING)]
     while producer._producer.next < _WAITING:
-        await one_turn()
+        await asyncio.wait(others, timeout=0)
     return [first, *others]
 
 
@@ -48,7 +47,7 @@ def test_they_publish_in_the_order_of_their_calls_and_one_that_is_cancelled_all_
             while not all(task.done() for task in [first, *others]):
                 ack = StoreAck(producer.partition.address, "flights", producer._producer.next - 1)
                 producer._producer.on_messages([ack], STORE, 0.0)
-                await one_turn()
+                await asyncio.wait(others, timeout=0)
             assert others.pop(-2).cancelled()
             return [await task for task in others]
 

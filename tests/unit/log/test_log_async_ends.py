@@ -16,7 +16,6 @@ from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
-from tests.turns import one_turn
 
 LOG = "log"
 
@@ -37,7 +36,7 @@ def test_a_writer_is_closed_though_all_threads_of_asyncio_wait_for_its_log(logs:
         namespace = AsyncNamespace(logs)
         first = await namespace.open_writer(LOG)
         waiting = [asyncio.create_task(namespace.open_writer(LOG, timeout_s=600)) for _ in range(_MANY)]
-        await asyncio.sleep(0)  # all of them have begun
+        await asyncio.wait(waiting, timeout=0)  # all of them have begun
         async with asyncio.timeout(60):
             await first.write(b"a")
             await first.flush()
@@ -74,7 +73,7 @@ def test_a_reader_whose_task_was_cancelled_is_closed_without_a_word(logs: LogNam
         async with await AsyncNamespace(logs).open_reader(LOG) as reader:
             waiting = asyncio.create_task(reader.read())
             while reader._reading is None:
-                await one_turn()
+                await asyncio.wait([waiting], timeout=0)
             waiting.cancel()
             await asyncio.wait([waiting])
             read = reader._reading
