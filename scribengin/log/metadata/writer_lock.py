@@ -90,7 +90,8 @@ def _not_acquired(
     by = "others who wait for it" if holder is None else f"by {holder.owner}"
     why = "the wait was cancelled" if cancel and cancel.is_set() else f"no lock within {timeout_s:g} s"
     return OwnershipAcquireFailed(
-        f"log '{metadata.log}' is being written {by}: {why}; wait for that writer to close, or steal the log from it"
+        f"log '{metadata.log}' is being written {by}: {why}; wait for that writer to close, steal the log from it "
+        "(`steal=True`, --steal) or, if it is a proxy, write through it (--proxy)"
     )
 
 

@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from scribengin.base.text.refusals import did_you_mean
 from scribengin.errors import ConfigError, ConfigInvalid, NotNarrow, PackageInvalid, ScribenginError, SparkUnavailable
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, one_line
 from scribengin.spark.transform import narrow
@@ -41,6 +42,16 @@ class TransformationContext:
         are on other machines, they must have the file at the same place. Python opens `package_dir / name`.
         """
         return self._package.file(name)
+
+
+class Inputs(dict[str, DataFrame]):
+    """The inputs by source. Whoever asks for one that there is not is told which there are."""
+
+    def __missing__(self, name: str) -> DataFrame:
+        sources = sorted(self)
+        raise KeyError(
+            f"no source is called {name!r} (there are: {', '.join(sources)}){did_you_mean(str(name), sources)}"
+        )
 
 
 UserFunction = Callable[[dict[str, DataFrame], TransformationContext], Any]
@@ -144,7 +155,7 @@ class PlanBuilder:
         context = TransformationContext(spec.dataflow, session, spec.package_dir, settings, self._package)
         try:
             with self._package.active():
-                result = self._function(dict(inputs), context)
+                result = self._function(Inputs(inputs), context)
         except ScribenginError:
             raise
         except Exception as error:

@@ -113,6 +113,8 @@ class MonitorApp(App[None]):
         self._refusal = ""
         self._looking = False
         self._session_changes = 0
+        self._unchosen: tuple[str, str] | None = None
+        """The dataflow that the cursor was on, which has gone, and what it is on since then: nobody chose it."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")
@@ -194,7 +196,9 @@ class MonitorApp(App[None]):
         self._chains = {key_of(one): one for one in found if isinstance(one, ChainRow)}
         head = headline(list(self._found.values()))
         self.query_one("#head", Static).update(head.append(f"  {self._operator.registry.hosts}", "dim"))
-        _fill(self._table("#flows"), [(key_of(one), row_cells(one, now_ms)) for one in found])
+        gone = _fill(self._table("#flows"), [(key_of(one), row_cells(one, now_ms)) for one in found])
+        if gone is not None:
+            self._unchosen = (gone, self._key())
         self._show_selected()
 
     def _show_selected(self) -> None:
@@ -239,9 +243,12 @@ class MonitorApp(App[None]):
             self._in_thread(lambda: self._operator.log(name, process), lambda text: self.push_screen(LogScreen(text)))
 
     def _act(self, act: Callable[[str], str]) -> None:
-        overview = self._selected()
+        overview, unchosen = self._selected(), self._unchosen
         self._refuse("")
-        if overview is not None:
+        self._unchosen = None
+        if overview is not None and unchosen is not None and unchosen[1] == self._key():
+            self._refuse(f"{unchosen[0]} is there no more: once more, and it is done to {overview.dataflow}")
+        elif overview is not None:
             name = overview.dataflow
             self._in_thread(lambda: act(name), self._done)
         elif self._key() in self._chains:
@@ -300,18 +307,22 @@ def _key_under_cursor(table: DataTable[Text]) -> str | None:
     return table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
 
 
-def _fill(table: DataTable[Text], rows: Sequence[tuple[str, Sequence[Text]]]) -> None:
-    """Show these rows. Where only values have changed the cursor and the place in a long table stay as they are."""
+def _fill(table: DataTable[Text], rows: Sequence[tuple[str, Sequence[Text]]]) -> str | None:
+    """Show these rows. Where only values have changed the cursor and the place in a long table stay as they are. What
+    the cursor was on, if that has gone: it is on what stands in that place now."""
     if [key.value for key in table.rows] != [key for key, _ in rows]:
-        under = _key_under_cursor(table)
+        under, row = _key_under_cursor(table), table.cursor_row
         table.clear()
         for key, cells in rows:
             table.add_row(*cells, key=key)
         if under in (keys := [key for key, _ in rows]):
             table.move_cursor(row=keys.index(under), animate=False)
-        return
+            return None
+        table.move_cursor(row=max(0, min(row, len(rows) - 1)), animate=False)
+        return under
     columns = list(table.columns)
     for key, cells in rows:
         for column, cell in zip(columns, cells, strict=True):
             if table.get_cell(key, column) != cell:
                 table.update_cell(key, column, cell, update_width=True)
+    return None
