@@ -178,13 +178,21 @@ class StatefulRunner(TaskRounds):
     def wait(self, timeout_s: float) -> bool:
         """As TaskRounds, and until a beat is due, or the query has run a batch by itself."""
         query = self._query
-        return super().wait(timeout_s) or (query is not None and (query.has_batch() or bool(self._beats(query, {}))))
+        if super().wait(timeout_s):
+            return True
+        with self._staleness_first():
+            return query is not None and (query.has_batch() or bool(self._beats(query, {})))
 
     def state(self) -> StateReport | None:
         """As TaskRounds: how much its query has."""
         if self._query is None:
             return None
-        return self._query.state().model_copy(update={"late_routed": self._late_routed})
+        with self._staleness_first():
+            return self._query.state().model_copy(update={"late_routed": self._late_routed})
+
+    def _has_batch(self, query: BatchQuery) -> bool:
+        with self._staleness_first():
+            return query.has_batch()
 
     def _stop_query(self) -> None:
         query, self._query = self._query, None
@@ -276,12 +284,12 @@ class StatefulRunner(TaskRounds):
         begun_s = self._clock.monotonic_s()
         query = self._query
         assert query is not None, "take_over comes first"
-        if self._divides_next and self._offered is None and not query.has_batch():
+        if self._divides_next and self._offered is None and not self._has_batch(query):
             self._owning = False
             with self._staleness_first():
                 query = self._restarted()
             self._owning = True
-        if self._offered is None and not query.has_batch() and not self._offer(query):
+        if self._offered is None and not self._has_batch(query) and not self._offer(query):
             return None
         planned_s = self._clock.monotonic_s()
         self._owning = False  # until the batch is committed: whatever goes wrong, `take_over` is the way back
