@@ -194,8 +194,7 @@ class EmbeddedZooKeeper:
             config = (self.data_dir / "zoo.cfg").read_text()
         except (OSError, ValueError):
             return False
-        marks = {line for line in config.splitlines() if line.startswith(_MARK)}
-        return not marks.isdisjoint(ask_server(port, "conf").splitlines())
+        return any(_is_marked(port, line) for line in config.splitlines() if line.startswith(_MARK))
 
     def _config(self) -> str:
         settings: dict[str, object] = {
@@ -221,10 +220,15 @@ class EmbeddedZooKeeper:
         while not deadline.passed:
             if self._process.pid is None:
                 return False
-            if ours in ask_server(self._port, "conf").splitlines():  # and not somebody else's server on the same port
+            if _is_marked(self._port, ours):
                 return True
             deadline.pause(_POLL_S)
         return False
+
+
+def _is_marked(port: int, mark: str) -> bool:
+    """Whether the server with that line in its configuration answers there, and not somebody else's."""
+    return mark in ask_server(port, "conf").splitlines()
 
 
 def ask_server(port: int, word: str, address: str = LOOPBACK) -> str:

@@ -14,6 +14,13 @@ def background(name: str, run: Callable[[], object]) -> threading.Thread:
     return threading.Thread(target=run, name=name, daemon=True)
 
 
+def started(thread: threading.Thread) -> threading.Thread:
+    """`thread`, which runs. Raises RuntimeError where the machine has none left just now: so whoever keeps what this
+    returns keeps no thread that never began, and may try again."""
+    thread.start()
+    return thread
+
+
 def delayed(name: str, delay_s: float, run: Callable[[], object]) -> threading.Timer:
     """A thread of that name that runs `run` once, so long after its `start`, unless it is cancelled. It keeps no
     process from ending."""

@@ -23,6 +23,7 @@ from scribengin.errors import ScribenginError
 from scribengin_registry.threads import background as background
 from scribengin_registry.threads import delayed as delayed
 from scribengin_registry.threads import pause as pause
+from scribengin_registry.threads import started as started
 
 _T = TypeVar("_T")
 _TRY_AGAIN_S = 1.0

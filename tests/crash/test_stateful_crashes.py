@@ -12,7 +12,7 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.dataflow.round.stateful import StatefulRunner
 from scribengin.errors import CheckpointMismatch, DataflowError, RecordMisplaced, TooManyBadRecords
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import record_stops
@@ -242,6 +243,17 @@ class Case:
                         idle = 0 if runner.run_round() is not None else idle + 1
                     runner.release()
 
+    @contextmanager
+    def idle_owner(self) -> Iterator[StatefulRunner]:
+        """One of the first generation, of a single task, that has nothing left to do."""
+        with self.open() as resources:
+            [runner] = owners_with_state(self.registry, resources, CountingTransform(), 1)
+            with closing(runner):
+                runner.take_over()
+                while runner.run_round() is not None:
+                    pass
+                yield runner
+
     def open(self) -> OpenedDataflow:
         return OpenedDataflow(self.config, Environment(registry=self.registry, dataflow="counting", nodes=STREAM_NODES))
 
@@ -354,17 +366,11 @@ def test_a_task_that_is_given_back_is_taken_over_with_its_state_and_nothing_runs
 def test_a_task_that_has_nothing_to_do_asks_nothing_of_its_query_and_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Case(tmp_path, Logs)
-    with place.open() as resources:
-        [runner] = owners_with_state(place.registry, resources, CountingTransform(), 1)
-        with closing(runner):
-            runner.take_over()
-            while runner.run_round() is not None:
-                pass
-            monkeypatch.delattr(CountingQuery, "offer")
-            with record_stops() as passed:
-                assert [runner.run_round() for _ in range(3)] == [None] * 3
-            assert passed == []
+    with Case(tmp_path, Logs).idle_owner() as runner:
+        monkeypatch.delattr(CountingQuery, "offer")
+        with record_stops() as passed:
+            assert [runner.run_round() for _ in range(3)] == [None] * 3
+        assert passed == []
 
 
 def expect_taken_over(case: Callable[[], Case], stops: Sequence[Passing], expected: Sequence[str]) -> None:

@@ -4,7 +4,6 @@ asks the query: anything else would end its worker, with all other tasks that it
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,9 +11,8 @@ import pytest
 
 from scribengin.dataflow.round.stateful import StatefulRunner
 from scribengin.errors import SparkUnavailable, StaleOwner
-from tests.crash.counting_query import CountingQuery, CountingTransform
+from tests.crash.counting_query import CountingQuery
 from tests.crash.test_stateful_crashes import Case, Logs
-from tests.integration.owners import owners_with_state
 
 
 def has_ended(_query: CountingQuery) -> NoReturn:
@@ -34,17 +32,12 @@ def test_who_asks_a_query_that_a_later_owner_has_ended_is_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, ask: Callable[[StatefulRunner], object]
 ) -> None:
     place = Case(tmp_path, Logs)
-    with place.open() as resources:
-        [runner] = owners_with_state(place.registry, resources, CountingTransform(), 1)
-        with closing(runner):
-            runner.take_over()
-            while runner.run_round() is not None:
-                pass
-            with monkeypatch.context() as patch:
-                patch.setattr(CountingQuery, asked, has_ended)
-                with pytest.raises(SparkUnavailable):
-                    ask(runner)  # nobody else has it
-            place.own_to_the_end(2)
-            monkeypatch.setattr(CountingQuery, asked, has_ended)
-            with pytest.raises(StaleOwner):
-                ask(runner)
+    with place.idle_owner() as runner:
+        with monkeypatch.context() as patch:
+            patch.setattr(CountingQuery, asked, has_ended)
+            with pytest.raises(SparkUnavailable):
+                ask(runner)  # nobody else has it
+        place.own_to_the_end(2)
+        monkeypatch.setattr(CountingQuery, asked, has_ended)
+        with pytest.raises(StaleOwner):
+            ask(runner)

@@ -49,11 +49,7 @@ class WatchedProcess:
         """End it: with SIGTERM, and with SIGKILL after `timeout_s`. Idempotent."""
         self._process.terminate()
         self._dismiss_watcher()  # before the process is reaped: its number may be somebody else's afterwards
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        wait_or_kill(self._process, timeout_s)
 
     def _dismiss_watcher(self) -> None:
         pipe = self._process.stdin
@@ -65,6 +61,15 @@ class WatchedProcess:
             pipe.close()
         except BrokenPipeError:
             pass  # the watcher has gone already
+
+
+def wait_or_kill(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    """Wait for the end of a process that was asked to end; after `timeout_s` it is killed."""
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def free_port(wanted: int = 0) -> int:

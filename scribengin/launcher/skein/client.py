@@ -23,6 +23,7 @@ from scribengin.base.process.private import private_directory
 from scribengin.errors import ConfigInvalid, LauncherError
 from scribengin.launcher.contract import tail_of_log
 from scribengin.launcher.skein.spec import MASTER, WORKER
+from scribengin_registry.java.process import wait_or_kill
 from scribengin_registry.java.runtime import find_java
 
 ANSWER_S = 10.0
@@ -88,11 +89,7 @@ def _driver_class(skein: Any) -> Any:
             process, self._proc = getattr(self, "_proc", None), None
             if process is not None:
                 process.stdin.close()
-                try:
-                    process.wait(DRIVER_END_S)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+                wait_or_kill(process, DRIVER_END_S)
             super().close()
 
     return Driver

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedOrAborted
-from scribengin.base.threads import background
+from scribengin.base.threads import background, started
 from scribengin.errors import InconsistentLog, LogClosed, LogError, LogNotFound, ScribenginError
 from scribengin.log import DLSN, PAYLOAD, DlsnRange, LogConfig, LogNamespace
 from scribengin.log.clients.partitioners import Partitioner, hash_partitioner, partition_logs, split_rows
@@ -241,9 +241,7 @@ class LogProducer(ClosedOrAborted):
     def _start(self) -> None:
         """Before anything is queued: raises what the system does that has no thread."""
         if self._thread is None:
-            thread = background("log-producer", self._run)
-            thread.start()
-            self._thread = thread
+            self._thread = started(background("log-producer", self._run))
 
     def _run(self) -> None:
         try:

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedAtExit
-from scribengin.base.threads import background
+from scribengin.base.threads import background, started
 from scribengin.errors import LogClosed
 
 
@@ -99,14 +99,11 @@ class CommitThread(ClosedAtExit):
             self._add_thread()
 
     def _add_thread(self) -> None:
-        thread = background("log-commit", self._run)
         try:
-            thread.start()  # before it counts as one: the machine may have none left just now
+            self._threads.append(started(background("log-commit", self._run)))
         except RuntimeError:
             if not self._threads:
-                raise
-            return  # those that there are take the turn
-        self._threads.append(thread)
+                raise  # else those that there are take the turn
 
     def _due(self) -> float | None:
         """Make those ready whose time has come; seconds until that of the next."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from scribengin.base.threads import background
+from scribengin.base.threads import background, started
 from scribengin.errors import ScribenginError
 from scribengin.log.store.contract import Tail
 
@@ -33,9 +33,7 @@ class TailPoll:
         """Set `moved` when the tail has moved, until what this returns is called."""
         with self._changing:
             if self._thread is None:
-                thread = background("log-tail-poll", self._run)
-                thread.start()  # before it counts as one: the machine may have none left just now
-                self._thread = thread
+                self._thread = started(background("log-tail-poll", self._run))
             if not self._watching:
                 self._latest = None  # what was heard before may be old by now
             self._watching.append(moved)

@@ -40,7 +40,7 @@ from scribengin.spark.session.spark_master import (
     settings_for,
 )
 from scribengin_registry.errors import JavaMissing
-from scribengin_registry.java.process import LOOPBACK
+from scribengin_registry.java.process import LOOPBACK, wait_or_kill
 from scribengin_registry.java.runtime import JavaRuntime, find_java
 from scribengin_registry.references import resolved_all
 
@@ -346,11 +346,7 @@ def _end_jvm(gateway: Any) -> None:
     gateway.shutdown()
     if process.stdin is not None:
         process.stdin.close()
-    try:
-        process.wait(_JVM_EXIT_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    wait_or_kill(process, _JVM_EXIT_TIMEOUT_S)
 
 
 def _forget_session() -> None:

@@ -27,11 +27,11 @@ from scribengin_tools.monitor.actions import MonitorActions
 from scribengin_tools.monitor.app import LogScreen, MonitorApp
 from tests.house.tree import ROOT
 from tests.integration import watched
+from tests.piloted import PATIENCE_S, until
 
 SIZE = (100, 30)
 PICTURE = ROOT / "docs" / "pictures" / "monitor.svg"
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m"
-_PATIENCE_S = 60.0
 Screenplay = Callable[[MonitorApp, Pilot[None]], Awaitable[None]]
 
 
@@ -51,13 +51,6 @@ def played(
             await play(app, pilot)
 
     asyncio.run(run())
-
-
-async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    """Wait on the screen's own loop, which goes on meanwhile."""
-    async with asyncio.timeout(_PATIENCE_S):
-        while not condition():
-            await pilot.pause()
 
 
 def shown(app: MonitorApp, name: str) -> str:
@@ -237,7 +230,7 @@ def test_the_log_is_what_the_worker_of_the_task_under_the_cursor_has_written(
         try:
             for container in talking:
                 output = launcher.logs(container).stdout
-                wait_until(lambda output=output: output.exists() and output.read_text(), _PATIENCE_S, "words")
+                wait_until(lambda output=output: output.exists() and output.read_text(), PATIENCE_S, "words")
             played(registry, play)
         finally:
             for container in talking:
@@ -261,7 +254,7 @@ def test_a_log_commands_no_terminal_and_shows_no_secret(
 
         try:
             output = launcher.logs(container).stdout
-            wait_until(lambda: output.exists() and output.read_text(), _PATIENCE_S, "words")
+            wait_until(lambda: output.exists() and output.read_text(), PATIENCE_S, "words")
             played(registry, play)
         finally:
             launcher.kill(container)
@@ -282,7 +275,7 @@ class OthersWords(MonitorActions):
 def test_what_was_done_and_what_was_not_commands_no_terminal(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MonitorApp, "NOTIFICATION_TIMEOUT", 10 * _PATIENCE_S)
+    monkeypatch.setattr(MonitorApp, "NOTIFICATION_TIMEOUT", 10 * PATIENCE_S)
     watched.put(registry, "hot", [watched.task(0)])
 
     async def play(app: MonitorApp, pilot: Pilot[None]) -> None:

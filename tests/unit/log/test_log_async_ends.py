@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,19 +11,8 @@ import pytest
 from scribengin.errors import LogClosed
 from scribengin.log import LogNamespace
 from scribengin.log.clients import AsyncLogWriter, AsyncNamespace
-from scribengin.testing.log_samples import bound_namespace
-from scribengin.testing.memory.disk import MemoryDisk
-from scribengin.testing.memory.registry import MemoryRegistry
-from scribengin.testing.memory.segments import MEMORY_STORE
 
 LOG = "log"
-
-
-@pytest.fixture
-def logs(memory_registry: MemoryRegistry) -> Iterator[LogNamespace]:
-    disk = MemoryDisk("async ends")
-    with bound_namespace(memory_registry, disk.name, LOG, store=MEMORY_STORE) as bound:
-        yield bound
 
 
 _MANY = 64

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -10,22 +10,10 @@ from scribengin.errors import Fenced
 from scribengin.log import LogNamespace, LogWriter
 from scribengin.log.store.contract import SegmentName
 from scribengin.testing.log_samples import payloads_read
-from scribengin.testing.memory.disk import MemoryDisk
-from scribengin.testing.memory.registry import MemoryEnsemble
-from scribengin.testing.memory.segments import MEMORY_STORE, MemorySegmentStore
+from scribengin.testing.memory.segments import MemorySegmentStore
 
 LOG = "log"
 Take = Callable[[LogNamespace], object]
-
-
-@pytest.fixture
-def logs() -> Iterator[LogNamespace]:
-    disk = MemoryDisk("late")
-    with MemoryEnsemble().connect() as session:
-        LogNamespace.bind("/logs", disk.name, registry=session, store=MEMORY_STORE)
-        with LogNamespace.open("/logs", registry=session) as namespace:
-            namespace.create(LOG)
-            yield namespace
 
 
 @pytest.mark.parametrize(

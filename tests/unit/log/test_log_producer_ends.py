@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,19 +10,15 @@ from scribengin.base.threads import pause
 from scribengin.errors import LogClosed
 from scribengin.log import LogNamespace
 from scribengin.log.clients import LogProducer
-from scribengin.testing.log_samples import bound_namespace, payloads_read
-from scribengin.testing.memory.disk import MemoryDisk
-from scribengin.testing.memory.registry import MemoryRegistry
-from scribengin.testing.memory.segments import MEMORY_STORE
+from scribengin.testing.log_samples import payloads_read
 
 LOG = "flights/0"
 
 
 @pytest.fixture
-def logs(memory_registry: MemoryRegistry) -> Iterator[LogNamespace]:
-    disk = MemoryDisk("producer")
-    with bound_namespace(memory_registry, disk.name, LOG, store=MEMORY_STORE) as bound:
-        yield bound
+def logs(logs: LogNamespace) -> LogNamespace:
+    logs.create(LOG)
+    return logs
 
 
 class NoThread:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -15,19 +14,6 @@ from scribengin.errors import ConfigInvalid, LogError, RecordTooLarge
 from scribengin.log import DLSN, FIRST, LAST, TAIL, LogConfig, LogNamespace, SequenceId, Time, TransactionId
 from scribengin.log.clients import AsyncNamespace, BalancedWriter, MultiReader, PartitionedWriter, Transformer
 from scribengin.log.format.records import too_large
-from scribengin.testing.memory.disk import MemoryDisk
-from scribengin.testing.memory.registry import MemoryEnsemble
-from scribengin.testing.memory.segments import MEMORY_STORE
-
-
-@pytest.fixture
-def logs() -> Iterator[LogNamespace]:
-    disk = MemoryDisk("wrong")
-    with MemoryEnsemble().connect() as session:
-        LogNamespace.bind("/logs", disk.name, registry=session, store=MEMORY_STORE)
-        with LogNamespace.open("/logs", registry=session) as opened:
-            opened.create("log")
-            yield opened
 
 
 @pytest.mark.parametrize("start", ["earliest", "1/0/0", 5, (1, 0, 0)])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
 from scribengin.monitoring.overview import DataflowOverview, overviews
@@ -14,6 +12,7 @@ from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_tools.monitor.actions import MonitorActions
 from scribengin_tools.monitor.app import MonitorApp
 from tests.integration import watched
+from tests.piloted import until
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +36,6 @@ def test_a_key_for_a_dataflow_that_has_gone_does_nothing_to_the_one_in_its_place
             watched.put(registry, name, [watched.task(0)])
         operator = ShownActions(registry, shown=["a", "b", "c"])
         app = MonitorApp(operator)
-
-        async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-            async with asyncio.timeout(60):
-                while not condition():
-                    await pilot.pause()
 
         def flows() -> DataTable[object]:
             return app.query_one("#flows", DataTable)

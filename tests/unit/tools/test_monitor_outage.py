@@ -20,6 +20,7 @@ from scribengin_registry.contract import SessionState
 from scribengin_registry.errors import RegistryUnreachable
 from scribengin_tools.monitor.actions import MonitorActions
 from scribengin_tools.monitor.app import PERIOD_S, MonitorApp
+from tests.piloted import until
 
 OUTAGE_S = 20.0
 
@@ -78,12 +79,6 @@ def played(app: MonitorApp, play: Callable[[Pilot[None]], Awaitable[None]]) -> N
             await play(pilot)
 
     asyncio.run(run())
-
-
-async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await pilot.pause()
 
 
 def trouble(app: MonitorApp) -> str:

@@ -10,7 +10,7 @@ import logging
 import threading
 
 from scribengin.base.diagnostics import tagged
-from scribengin.base.threads import background
+from scribengin.base.threads import background, started
 from scribengin.connectors.kafka.client.client import KafkaControl, Partition
 from scribengin.errors import ScribenginError
 
@@ -38,9 +38,7 @@ class GroupMirror:
         with self._lock:
             self._pending[partition] = offset
             if self._thread is None and not self._closing.is_set():
-                thread = background("kafka-mirror", self._run)
-                thread.start()  # before it counts as one: the machine may have none left just now
-                self._thread = thread
+                self._thread = started(background("kafka-mirror", self._run))
         self._woken.set()
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from scribengin.base.threads import background
+from scribengin.base.threads import background, started
 from scribengin.connectors.kafka.client.client import Partition, Troubles, made
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, settings
 from scribengin.connectors.kafka.source.offsets import PartitionWatch
@@ -84,9 +84,7 @@ class Watch:
 
     def _assign(self, partition: Partition, offset: int) -> None:
         if self._thread is None and not self._stopping:
-            thread = background("kafka-watch", self._run)
-            thread.start()  # before it counts as one: the machine may have none left just now
-            self._thread = thread
+            self._thread = started(background("kafka-watch", self._run))
         assigned = partition in self._waiting
         self._waiting[partition] = offset
         if assigned or self._stopping:
