@@ -77,6 +77,19 @@ def test_a_history_that_could_not_be_read_is_shown_once_it_can_be(
         expect(page.get_by_text("the registry does not answer")).to_be_hidden()
 
 
+def test_a_version_that_cannot_be_read_is_named_beside_the_others(
+    browser: Browser, memory_registry: MemoryRegistry
+) -> None:
+    view = put(memory_registry)
+    version = scaled(view, 5)
+    scaled(view, 6)
+    view.registry.set(view.paths.edit(version), b"{")
+    with serving(memory_registry) as server, opened(browser, server) as page:
+        at(page, "history")
+        expect(page.get_by_text(f"Left out: {view.paths.edit(version)}")).to_be_visible()
+        expect(page.locator("tbody").first.locator("tr")).to_have_count(2)
+
+
 def test_that_a_version_is_refused_is_shown_once_it_is(browser: Browser, memory_registry: MemoryRegistry) -> None:
     view = put(memory_registry)
     with serving(memory_registry) as server, opened(browser, server) as page:

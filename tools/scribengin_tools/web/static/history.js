@@ -33,7 +33,8 @@ export function historyTab(name) {
       return;
     }
     if (mine !== turn) return;
-    wrong.hidden = true;
+    wrong.hidden = !found.unreadable.length;
+    setText(wrong, found.unreadable.map((why) => `Left out: ${why}.`).join(" "));
     noEvents.hidden = found.events.length > 0;
     events.parentElement.hidden = !found.events.length;
     inForce = found.in_force;
