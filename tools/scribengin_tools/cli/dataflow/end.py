@@ -125,10 +125,11 @@ def release_holds(name: NameArgument, registry: RegistryOption = None) -> None:
     from scribengin.operations.delete import release_holds as give_up
     from scribengin.operations.names import chain_of, view_of
 
+    missing: list[str] = []
     with connected(registry) as session:
         chain = chain_of(session, name)
         if chain is None:
-            held, missing = give_up([view_of(session, name)]), []
+            held = give_up([view_of(session, name)])
         else:
             held, missing = release_chain_holds(session, chain)
     for why in missing:
