@@ -150,8 +150,10 @@ def outcome_operations(view: DataflowView, seen: ConfigEdit) -> list[Operation]:
     path = view.paths.edit(seen.version)
     node = view.registry.find(path)
     if node is not None:
-        written = view.readable_edit(seen.version) or seen
-        told = seen.model_copy(update={"author": written.author, "at_ms": written.at_ms})
+        told = seen
+        with contextlib.suppress(DescriptorUnreadable):  # somebody has damaged it: it is written anew
+            written = ConfigEdit.from_bytes(node.data, path=path)
+            told = seen.model_copy(update={"author": written.author, "at_ms": written.at_ms})
         return [Set(path, told.to_bytes(), node.version), *_too_old(view, seen.version)]
     root = view.registry.find(view.paths.edits)
     made: list[Operation] = [Create(view.paths.edits)] if root is None else []

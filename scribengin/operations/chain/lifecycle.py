@@ -16,7 +16,7 @@ from scribengin.dataflow.retention_holds import HeldLog, release_all_holds, rete
 from scribengin.dataflow.round.checkpoints import StateLeft
 from scribengin.errors import DataflowBusy, DataflowError, ScribenginError
 from scribengin.operations.chain.draining import left_to_read
-from scribengin.operations.chain.graph import ChainGraph, graph_of
+from scribengin.operations.chain.graph import ChainGraph, graph_of_flows
 from scribengin.operations.chain.registry import ChainDescriptor, ChainMember, forget_chain
 from scribengin.operations.delete import delete_dataflow, release_holds
 from scribengin.operations.editing import refuse_unless_led
@@ -177,7 +177,7 @@ def _needs_no_start(chain: str, states: Mapping[str, DataflowState]) -> Dataflow
         if keys:
             partly = "" if len(keys) == len(states) else "partly "
             return DataflowBusy(f"chain '{chain}' is {partly}{state} ({', '.join(keys)}): {next_step}")
-    return DataflowBusy(f"chain '{chain}' runs already: there is nothing to start")
+    return DataflowBusy(f"all dataflows of chain '{chain}' run: there is nothing to start")
 
 
 def release_chain_holds(registry: Registry, chain: ChainDescriptor) -> tuple[list[HeldLog], list[str]]:
@@ -244,8 +244,7 @@ def _flowing(registry: Registry, chain: ChainDescriptor) -> tuple[list[tuple[Cha
     """The dataflows in the order in which records flow as their configs are now, which may have been edited since they
     were submitted, and the graph of them. Raises DataflowBusy if one is not there."""
     views = {member.key: (member, view) for member, view in _views(registry, chain)}
-    flows = {key: view.config_in_force().value for key, (_, view) in views.items()}
-    graph = graph_of(chain.parsed().model_copy(update={"dataflows": flows}))
+    graph = graph_of_flows({key: view.config_in_force().value for key, (_, view) in views.items()})
     return [views[key] for key in graph.order], graph
 
 

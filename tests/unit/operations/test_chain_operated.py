@@ -123,8 +123,8 @@ def test_who_starts_a_chain_hears_what_was_started_and_what_ran_already(
 @pytest.mark.parametrize(
     ("first", "last", "said"),
     [
-        ("running", "running", "chain 'orders' runs already: there is nothing to start"),
-        ("running", "starting", "chain 'orders' runs already: there is nothing to start"),
+        ("running", "running", "all dataflows of chain 'orders' run: there is nothing to start"),
+        ("running", "starting", "all dataflows of chain 'orders' run: there is nothing to start"),
         ("paused", "running", "chain 'orders' is partly paused (first): `scribengin resume orders` lets it go on"),
         ("paused", "paused", "chain 'orders' is paused (first, last): `scribengin resume orders` lets it go on"),
         (
