@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.clock import Clock
 from scribengin.base.model import Position
 from scribengin.connectors.contract import RoundLimits, SourceStreamReader
 from scribengin.connectors.files import FileSource, FileSourceConfig
@@ -20,6 +20,7 @@ from scribengin.errors import DataflowError
 from scribengin.filesystems.contract import FileInfo
 from scribengin.testing.failpoints import at_failpoint, record_stops
 from scribengin_registry.contract import Registry
+from tests.contract.connectors.clocks import LaterClock
 
 NODE = "/streams/0/finished"
 EACH = RoundLimits(5, 10**9)
@@ -32,12 +33,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finished, "NODE_BYTES_MAX", 2000)
 
 
-def open_reader(path: Path, registry: Registry) -> SourceStreamReader:
+def open_reader(path: Path, registry: Registry, clock: Clock) -> SourceStreamReader:
     """A reader as another process opens it."""
     config = FileSourceConfig.parse({"kind": "hdfs", "path": str(path), "settle_s": 0}, source="a test")
-    source = FileSource(
-        "in", config, SYSTEM_CLOCK, lambda stream: FinishedFiles(registry, f"/streams/{stream}/finished")
-    )
+    source = FileSource("in", config, clock, lambda stream: FinishedFiles(registry, f"/streams/{stream}/finished"))
     return source.open_reader(source.streams()[0])
 
 
@@ -64,12 +63,13 @@ class Flow:
 
     def __init__(self, path: Path, registry: Registry) -> None:
         self.path, self.registry = path, registry
+        self.clock = LaterClock()
         self.found: list[str] = []
-        self.reader = open_reader(path, registry)
+        self.reader = open_reader(path, registry, self.clock)
         self.committed: Position = self.reader.initial_position()
 
     def restart(self) -> None:
-        self.reader = open_reader(self.path, self.registry)
+        self.reader = open_reader(self.path, self.registry, self.clock)
 
     def round(self) -> bool:
         plan = self.reader.plan(self.committed, EACH)
@@ -124,8 +124,9 @@ def test_files_of_nodes_grow_go_and_come_back(tmp_path: Path, registry: Registry
     flow.found.clear()
     assert flow.run() == []
     assert flow.reader.lag(flow.committed) == 0
+    flow.clock.later_s += module.GONE_S
     put(tmp_path, "zz-late")
-    assert flow.run() == ["zz-late"], "two listings lack what is gone by now"
+    assert flow.run() == ["zz-late"]
     kept = FinishedFiles(registry, NODE).load(flow.committed["nodes"])
     there = {name for name in kept if name not in flow.committed["dropped"]}
     assert there.isdisjoint(names(0, 40)[10:30])

@@ -15,6 +15,7 @@ from scribengin.connectors.files import FileSource, FileSourceConfig
 from scribengin.connectors.files.source import listing
 from scribengin.connectors.files.source import stream as stream_module
 from scribengin.connectors.files.source.finished import FinishedFiles
+from scribengin.connectors.files.source.stream import GONE_S
 from scribengin.errors import SystemUnreachable
 from scribengin.filesystems.fsspec import FsspecFileSystem
 from scribengin.testing.clocks import ManualClock
@@ -114,12 +115,35 @@ def test_a_file_that_is_moved_behind_a_listing_is_not_forgotten_with_the_next_ro
     assert (payloads(second), (old / "a.txt").exists()) == ([b"b1"], True), "or nothing was moved"
     clock.advance_s(10)
     assert reader.plan(second.end, ALL) is None, "a file was read twice"
-    clock.advance_s(10)
+    clock.advance_s(GONE_S)
     (new / "c.txt").write_text("c1\n")
     third = reader.plan(second.end, ALL)
     assert third is not None
     assert payloads(third) == [b"c1"]
-    assert f"{new.name}/gone.txt" not in known(third.end, finished), "what two listings do not show is forgotten"
+    assert f"{new.name}/gone.txt" not in known(third.end, finished), "what is gone for long is forgotten"
+
+
+def test_a_directory_that_is_away_for_a_while_is_not_read_twice(tmp_path: Path) -> None:
+    """As one that is mounted anew, or whose names a power failure took back until their writer has recovered."""
+    clock = ManualClock()
+    config = FileSourceConfig.parse({"kind": "hdfs", "path": str(tmp_path), "settle_s": 0}, source="a test")
+    source = FileSource("in", config, clock)
+    for name in ("here", "mounted"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "first").write_text(f"{name}\n")
+    reader = source.open_reader(source.streams()[0])
+    planned = reader.plan(reader.initial_position(), ALL)
+    assert planned is not None
+    (tmp_path / "mounted").rename(tmp_path / ".away")
+    for number in range(5):
+        clock.advance_s(GONE_S / 6)
+        (tmp_path / "here" / str(number)).write_text(f"{number}\n")
+        planned = reader.plan(planned.end, ALL)
+        assert planned is not None
+        assert payloads(planned) == [b"%d" % number]
+    (tmp_path / ".away").rename(tmp_path / "mounted")
+    clock.advance_s(GONE_S / 6)
+    assert reader.plan(planned.end, ALL) is None
 
 
 def known(position: Any, finished: FinishedFiles | None) -> set[str]:

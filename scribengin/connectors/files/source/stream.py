@@ -22,6 +22,10 @@ from scribengin.filesystems.contract import FileInfo, FileSystem, is_lasting
 
 LAG_BYTES_MAX = 64 * 1024 * 1024
 """Unread bytes beyond this are not counted record by record but estimated from those that were."""
+GONE_S = 60.0
+"""A finished file is forgotten that no listing has shown for so long. What is forgotten is read once more if it comes
+back: a listing has missed it, being made while it was renamed; its directory was not mounted for a while; a power
+failure took its name back until its writer had recovered."""
 _POLL_MIN_S = 0.01
 _POLL_MAX_S = 0.5
 _MANY = 2**62
@@ -44,8 +48,7 @@ class Readings(Protocol):
 class _Standing:
     """A position held against a listing: what it leaves to read. Good for as long as both are the same.
 
-    `gone`: finished files that this listing and one before it do not show. A single one may miss what is renamed while
-    it is made, into a directory where it has been already; what is forgotten is read once more.
+    `gone`: finished files that no listing has shown for GONE_S.
     """
 
     listed: Listed
@@ -98,8 +101,8 @@ class FileStreamReader(SourceStreamReader):
         self._stillness = Stillness(clock, settle_s)
         self._follow = follow
         self._standing: _Standing | None = None
-        self._before: Mapping[str, int] | None = None
-        """What the listing before that of `_standing` has shown."""
+        self._missing: Mapping[str, float] = {}
+        """Finished files that the last listings have not shown, and the time of the first of those."""
         self._folded: tuple[tuple[str, ...], dict[str, SeenFile]] = ((), {})
         self._swept = -1
         self._empty: set[FileInfo] = set()
@@ -120,7 +123,7 @@ class FileStreamReader(SourceStreamReader):
         if position not in self._ours:
             self._ours = (position, None)
             self._foreign_s = self._clock.monotonic_s()
-            self._standing = self._before = None
+            self._standing, self._missing = None, {}
         standing, picked = self._next(position, limits)
         if not picked.records:
             return None
@@ -217,8 +220,6 @@ class FileStreamReader(SourceStreamReader):
     def _stand(self, position: Position, listed: Listed) -> _Standing:
         last = self._standing
         if last is None or last.listed is not listed or last.given != position:
-            if last is not None and last.listed is not listed:
-                self._before = last.sizes
             parsed = self._parse(position)
             folded = self._load(parsed)
             found = match(parsed, folded, listed.of_stream(self._stream, self._streams), self._question(listed))
@@ -227,17 +228,17 @@ class FileStreamReader(SourceStreamReader):
             left = {file.info for file in unread}
             self._counts = {info: scanned for info, scanned in self._counts.items() if info in left}
             self._empty &= left
-            gone = self._gone(found.position, folded, sizes)
+            gone = self._gone(found.position, folded, sizes, listed.at_s)
             last = self._standing = _Standing(listed, position, found.position, sizes, gone, unread)
         return last
 
-    def _gone(self, position: FilePosition, folded: Mapping[str, SeenFile], sizes: Mapping[str, int]) -> frozenset[str]:
-        """Files that were finished, and that two listings do not show."""
-        before = self._before
-        if before is None:
-            return frozenset()
+    def _gone(
+        self, position: FilePosition, folded: Mapping[str, SeenFile], sizes: Mapping[str, int], at_s: float
+    ) -> frozenset[str]:
+        """Files that were finished, and that no listing has shown for long. `at_s`: when this one was made."""
         held = (*position.finished, *(name for name in folded if name not in position.dropped))
-        return frozenset(name for name in held if name not in sizes and name not in before)
+        self._missing = {name: self._missing.get(name, at_s) for name in held if name not in sizes}
+        return frozenset(name for name, since_s in self._missing.items() if at_s - since_s >= GONE_S)
 
     def _stand_now(self, position: Position) -> _Standing:
         """Against the files that are there now. Raises DataflowError."""
