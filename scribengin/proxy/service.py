@@ -498,18 +498,18 @@ class ProxyService(ClosedAtExit):
         return AskDone()
 
     def _delete(self, request: AskRequest) -> Answer:
+        force, directory = bool(request.fields["force"]), _directory(request)
         try:
-            return self._alone(
-                request, lambda: self._namespace.delete(request.log, force=bool(request.fields["force"]))
-            )
+            return self._alone(request, lambda: self._namespace.delete(request.log, force=force, directory=directory))
         except LogWriteFailed as error:
             if isinstance(error, StoreUnreachable):
                 raise
             return Refused(error)  # files are left of a log that is gone: who asks again would not hear of them
 
     def _truncate(self, request: AskRequest) -> Answer:
-        before = DLSN(*request.fields["before"])
-        return AskDone({"changed": self._namespace.truncate(request.log, before, force=bool(request.fields["force"]))})
+        before, force = DLSN(*request.fields["before"]), bool(request.fields["force"])
+        changed = self._namespace.truncate(request.log, before, force=force, directory=_directory(request))
+        return AskDone({"changed": changed})
 
     def _seal(self, request: AskRequest) -> Answer:
         log = self._log(request.log)
@@ -552,6 +552,11 @@ class ProxyService(ClosedAtExit):
             self._give_up(log)
             work()
         return AskDone()
+
+
+def _directory(request: AskRequest) -> str | None:
+    """Of the log that is meant; None: of whichever has that name."""
+    return str(request.fields.get("directory", "")) or None
 
 
 def _is_other(directory: str, writer: LogWriter) -> bool:

@@ -120,10 +120,10 @@ class NamespaceElsewhere(LogNamespace):
             "of its own there: do it on that machine"
         )
 
-    def delete(self, name: str, *, force: bool = False) -> None:
+    def delete(self, name: str, *, force: bool = False, directory: str | None = None) -> None:
         """As LogNamespace.delete. Raises ConfigInvalid, too: what is cold in a directory is deleted where that is."""
         _check_cold(self._metadata(name), "delete")
-        super().delete(name, force=force)
+        super().delete(name, force=force, directory=directory)
 
     def _owned(
         self,
