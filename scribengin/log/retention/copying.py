@@ -77,10 +77,18 @@ def copy_log(source: LogPlace, target: LogPlace, config: LogConfig | None, clock
         ]
         _name(source, state, target.metadata, log, segments)
     except BaseException:
-        if not finish_deletion(target.metadata, store) and not _is_named(target.metadata, log):
-            store.delete_log(log.directory)
+        _take_away(target.metadata, store, log)
         raise
     return Copied(len(segments), sum(segment.bytes for segment in segments))
+
+
+def _take_away(target: LogMetadata, store: SegmentStore, log: LogDescriptor) -> None:
+    """Leave nothing of a copy that came to nothing. What somebody else makes under that name stays."""
+    there = target.find_descriptor()
+    if there is None or there[0].directory != log.directory:
+        store.delete_log(log.directory)
+    elif there[0].deleting:
+        finish_deletion(target, store)
 
 
 def repair_segments(metadata: LogMetadata, store: SegmentStore) -> int:
