@@ -18,11 +18,12 @@ from scribengin.base.names import natural
 from scribengin.base.threads import BackgroundWork
 from scribengin.errors import (
     ConfigInvalid,
+    DescriptorUnreadable,
     EndOfStream,
     LogClosed,
+    LogError,
     LogExists,
     LogNotFound,
-    PositionTruncated,
 )
 from scribengin.log.config import LogConfig, ReaderConfig
 from scribengin.log.format.dlsn import DLSN
@@ -503,15 +504,13 @@ class LogNamespace(ClosedAtExit):
         return RegisteredReaders(self._metadata(name)).unregister(reader)
 
     def reader_lags(self) -> list[ReaderLag]:
-        """How many records lie before each registered reader of each log: for `metrics.ReaderLagCollector`.
-
-        A log that is deleted meanwhile, or where a reader's position was never one, is left out.
-        """
+        """How many records lie before each registered reader of each log: for `metrics.ReaderLagCollector`. A log that
+        cannot be read just now is left out."""
         lags: list[ReaderLag] = []
         for name in self.names():
             try:
                 lags += [ReaderLag(name, reader, records) for reader, records in self._lags(name).items()]
-            except (LogNotFound, PositionTruncated):
+            except (LogError, DescriptorUnreadable):
                 continue
         return lags
 

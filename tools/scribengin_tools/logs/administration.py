@@ -66,7 +66,8 @@ def of_each(
     for log in namespace.names(prefix) if prefix is not None else ():
         if log not in logs:
             found = _of_one(log, work)
-            if not isinstance(found, LogNotFound | NotConfigured):  # the former was deleted since the names were read
+            deleted = isinstance(found, LogNotFound) and not namespace.exists(log)  # since the names were read
+            if not deleted and not isinstance(found, NotConfigured):
                 yield found
 
 
