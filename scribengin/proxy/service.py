@@ -36,10 +36,12 @@ from scribengin.errors import (
     RegistryError,
     ScribenginError,
     SenderUnknown,
+    StoreNotMounted,
     StoreUnreachable,
     WrittenTooFast,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
+from scribengin.log.metadata.binding import is_still_bound
 from scribengin.log.metadata.names import check_log_name
 from scribengin.log.metadata.segments import LogMetadata
 from scribengin.log.write.results import SlotRange
@@ -240,11 +242,28 @@ class ProxyService(ClosedAtExit):
             return work()
         except _PASSING as error:
             return TryAgain(error)
+        except StoreNotMounted as error:
+            return Refused(error) if self._is_in_place() else self._left_behind()
         except ScribenginError as error:
             if isinstance(error, AccessDenied):
                 with self._lock:
                     self._denied += 1
             return Refused(error)
+
+    def _is_in_place(self) -> bool:
+        """Whether the namespace was not moved since this proxy has opened it, for all that is known."""
+        with suppress(RegistryError):
+            return is_still_bound(self._registry, self._namespace.path, self._namespace.descriptor)
+        return True
+
+    def _left_behind(self) -> Answer:
+        """What to say once the namespace was moved: other proxies may have the new place, and take the logs."""
+        self.balancer.close()  # it tells that this one takes logs
+        self._proxy = self._proxy.model_copy(update={"takes_more": False})
+        with suppress(RegistryError):
+            self._nodes.announce(self._proxy)
+        why = f"was started before {self._namespace.path} was moved to another place: start it again"
+        return TryAgain(StoreUnreachable(f"the proxy {self._proxy.address} {why}"))
 
     def write(self, request: WriteRequest, caller: Caller = ANYBODY) -> Answer:
         """Write the records that are not in the log yet, and say where all of them stand. Raises AccessDenied."""

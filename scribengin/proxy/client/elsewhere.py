@@ -28,7 +28,7 @@ from scribengin.errors import (
     WritersTooMany,
 )
 from scribengin.log import LogConfig, LogNamespace
-from scribengin.log.metadata.binding import NamespaceDescriptor, bound, session_for
+from scribengin.log.metadata.binding import NamespaceDescriptor, bound, is_still_bound, session_for
 from scribengin.log.metadata.segments import LogMetadata, SegmentsHead, WriterEpoch
 from scribengin.log.store.cold import check_cold_url, remove_cold
 from scribengin.log.store.contract import (
@@ -151,10 +151,7 @@ def _still_at(registry: Registry, path: str, opened: NamespaceDescriptor) -> Cal
     cannot tell: one that was started since has the new place."""
 
     def check() -> None:
-        node = registry.find(path)
-        now = None if node is None or not node.data else NamespaceDescriptor.from_bytes(node.data, path=path)
-        same = now is not None and (now.store, now.location, now.token) == (opened.store, opened.location, opened.token)
-        if now is None or now.moving is not None or not same:
+        if not is_still_bound(registry, path, opened):
             raise StoreNotMounted(
                 f"{path} does not keep its logs in {opened.location} any more, or they are being moved: open the "
                 "namespace again"
