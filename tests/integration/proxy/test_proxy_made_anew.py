@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,8 @@ from scribengin.errors import LogNotFound, ProxyUnreachable
 from scribengin.log import DLSN, LogNamespace
 from scribengin.proxy import ProxiedNamespace
 from scribengin.proxy.client.transport import FlightTransport
-from scribengin.testing.log_samples import payloads_read
+from scribengin.testing.log_samples import bound_namespace, payloads_read
+from scribengin.testing.waiting import wait_until
 from tests.integration.proxy.proxied import LOG, PATH, ProxiedPlace, proxied_place
 
 
@@ -91,3 +94,29 @@ def test_a_client_whose_server_of_the_registry_is_behind_has_the_log_that_there_
     made(namespace, b"newest")
     client.delete(LOG)
     assert not namespace.exists(LOG)
+
+
+def open_files(below: Path) -> list[str]:
+    found = (os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
+    return [file for file in found if file.startswith(str(below))]
+
+
+@pytest.mark.parametrize("how", ["deleted", "stolen"])
+def test_a_proxy_lets_go_of_a_log_that_it_has_lost_though_nobody_asks_for_it(
+    place: ProxiedPlace, tmp_path: Path, how: str
+) -> None:
+    """Its files would be open for good, and the disk space of a log that is deleted would not be free."""
+    namespace = bound_namespace(place.registry, tmp_path, LOG, "other")
+    server = place.start()
+    client = place.client(reads="proxy")
+    for log in (LOG, "other"):
+        with client.open_writer(log) as writer:
+            writer.write(b"1").result(120)
+    if how == "deleted":
+        namespace.delete(LOG, force=True)
+    else:
+        namespace.open_writer(LOG, steal=True).close()
+    wait_until(lambda: server.service.logs == ["other"], 120, "the proxy to have heard of it")
+    server.service.sweep()
+    assert {Path(file).parent.name.partition("-")[0] for file in open_files(tmp_path)} == {"other"}
+    assert place.registry.children(f"{PATH}/proxies/owners") == ["other"]
