@@ -229,6 +229,31 @@ def test_of_two_copies_made_at_once_one_is_named_and_the_other_goes(
     assert payloads_read(namespace, LOG) == payloads
 
 
+@pytest.mark.parametrize("cold", [False, True])
+def test_segments_that_somebody_else_has_copied_and_dropped_meanwhile_are_passed_over(
+    namespace: LogNamespace, clock: ManualClock, tmp_path: Path, cold: bool
+) -> None:
+    payloads = fill_log(namespace, LOG, 9, 5)
+
+    def all_go(_stop: str) -> None:
+        if cold:
+            wanted = {"cold_url": str(tmp_path / "cold"), "hot_bytes_max": 0}
+            namespace.configure(
+                LOG, COPYING.model_copy(update={"copy_codec": None, "raw_retention_hours": None} | wanted)
+            )
+            namespace.offload(LOG)
+            namespace.purge(LOG)
+            clock.advance_s(GRACE_S)
+            namespace.purge(LOG)
+        else:
+            drop_raw(namespace, clock)
+        assert files(namespace, "raw") == []
+
+    with at_failpoint("log.segment_create:before", all_go):
+        assert namespace.compress(LOG, "zstd") == 0
+    assert payloads_read(namespace, LOG) == payloads
+
+
 def test_a_segment_that_is_revised_between_the_list_and_the_look_is_found(
     namespace: LogNamespace, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
