@@ -126,6 +126,7 @@ def _refuse_existing(target: LogPlace) -> None:
 
 def _copied(source: LogPlace, store: SegmentStore, segment: SegmentDescriptor, directory: str) -> SegmentDescriptor:
     """Copy what readers open of a segment, and return how it is described there."""
+    view, segment = _opened(source, segment)
     copied = segment.model_copy(
         update={
             "directory": directory,
@@ -139,13 +140,24 @@ def _copied(source: LogPlace, store: SegmentStore, segment: SegmentDescriptor, d
         }
     )
     log = source.metadata.log
-    view = source.store.open(segment.file)
     try:
         write_copy(log, view, segment, segment.file_bytes, store, copied.raw_file)
         _compare(log, view, store, copied)
     finally:
         view.close()
     return copied
+
+
+def _opened(source: LogPlace, segment: SegmentDescriptor) -> tuple[SegmentView, SegmentDescriptor]:
+    """What readers open of the segment, and the segment as it is by now: its raw file may have gone for a copy."""
+    while True:
+        try:
+            return source.store.open(segment.file), segment
+        except LogNotFound:
+            now = source.metadata.completed_segment(segment.segment)
+            if now is None or now.file == segment.file:
+                raise
+            segment = now
 
 
 def write_copy(
