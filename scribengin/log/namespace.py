@@ -18,11 +18,12 @@ from scribengin.base.names import natural
 from scribengin.base.threads import BackgroundWork
 from scribengin.errors import (
     ConfigInvalid,
+    DescriptorUnreadable,
     EndOfStream,
     LogClosed,
+    LogError,
     LogExists,
     LogNotFound,
-    PositionTruncated,
 )
 from scribengin.log.config import LogConfig, ReaderConfig
 from scribengin.log.format.dlsn import DLSN
@@ -197,14 +198,14 @@ class LogNamespace(ClosedAtExit):
         self._store.for_log(config)
         return configure_log(self._metadata(name), config, version)
 
-    def delete(self, name: str, *, force: bool = False) -> None:
+    def delete(self, name: str, *, force: bool = False, directory: str | None = None) -> None:
         """Delete a log and its segments. With `force` also while it is being written: then its writer is fenced.
 
-        Raises LogNotFound, LogBusy, InconsistentLog (not with `force`), StoreNotMounted, LogWriteFailed
-        (files are left).
+        Raises LogNotFound (also where it has another `directory` than that, if one is named), LogBusy, InconsistentLog
+        (not with `force`), StoreNotMounted, LogWriteFailed (files are left).
         """
         self._store.check_mounted()  # before the registry forgets where the files are
-        delete_log(self._metadata(name), self._store, force=force)
+        delete_log(self._metadata(name), self._store, force=force, directory=directory)
 
     def exists(self, name: str) -> bool:
         """Whether there is a log of that name. Raises InvalidLogName."""
@@ -408,17 +409,17 @@ class LogNamespace(ClosedAtExit):
         with closing(self._catalog(name)) as catalog:
             yield from positions_of_key(catalog, key, newest_first=newest_first)
 
-    def truncate(self, name: str, before: DLSN, *, force: bool = False) -> bool:
+    def truncate(self, name: str, before: DLSN, *, force: bool = False, directory: str | None = None) -> bool:
         """Give up the records before `before`, exactly, and return whether that changed anything. Only metadata: disk
         space is freed by `purge`. DLSN.INVALID, as any position that was truncated before, changes nothing.
 
-        Raises LogNotFound, LogWriteFailed, InconsistentLog (the log has no such position), ReaderBehind (not with
-        `force`).
+        Raises LogNotFound (for a `directory` as `delete`), LogWriteFailed, InconsistentLog (the log has no such
+        position), ReaderBehind (not with `force`).
         """
         unfinished = self._metadata(name).state().in_progress
         if unfinished is not None and not unfinished.fsync:
             self._store.make_durable(unfinished.file)  # a log must not begin behind what a power failure leaves of it
-        return truncate_log(self._metadata(name), lambda: self._catalog(name), before, force=force)
+        return truncate_log(self._metadata(name), lambda: self._catalog(name), before, force=force, directory=directory)
 
     def purge(self, name: str) -> Purged:
         """Remove the segments that lie wholly before the first record kept, or have become too old (`retention_hours`);
@@ -503,15 +504,13 @@ class LogNamespace(ClosedAtExit):
         return RegisteredReaders(self._metadata(name)).unregister(reader)
 
     def reader_lags(self) -> list[ReaderLag]:
-        """How many records lie before each registered reader of each log: for `metrics.ReaderLagCollector`.
-
-        A log that is deleted meanwhile, or where a reader's position was never one, is left out.
-        """
+        """How many records lie before each registered reader of each log: for `metrics.ReaderLagCollector`. A log that
+        cannot be read just now is left out."""
         lags: list[ReaderLag] = []
         for name in self.names():
             try:
                 lags += [ReaderLag(name, reader, records) for reader, records in self._lags(name).items()]
-            except (LogNotFound, PositionTruncated):
+            except (LogError, DescriptorUnreadable):
                 continue
         return lags
 

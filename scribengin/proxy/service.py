@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -36,16 +36,19 @@ from scribengin.errors import (
     RegistryError,
     ScribenginError,
     SenderUnknown,
+    StoreNotMounted,
     StoreUnreachable,
     WrittenTooFast,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
+from scribengin.log.metadata.binding import is_still_bound
 from scribengin.log.metadata.names import check_log_name
 from scribengin.log.metadata.segments import LogMetadata
 from scribengin.log.write.results import SlotRange
 from scribengin.proxy.balancing import LogBalancer
 from scribengin.proxy.config import ProxyConfig, Right
 from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
+from scribengin.proxy.owned import OwnedLog
 from scribengin.proxy.reading.segments import SegmentReads
 from scribengin.proxy.state.access import ANYBODY, AccessRules, Caller
 from scribengin.proxy.state.balance import HandOver, LoadMeter, LogLoad
@@ -71,6 +74,7 @@ _PASSING = (Fenced, LogWriteFailed, LogClosed, OwnershipAcquireFailed, RegistryE
 """What another attempt, here or elsewhere, may not meet with."""
 
 _RETRY_S = 0.2
+_SWEEP_S = 30.0
 _HANDED_S = 10.0
 """So long a log that was given up is left to the proxy that is to have it."""
 _TOGETHER_S = 2.0
@@ -79,28 +83,11 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
-@dataclass
-class _OwnedLog:
-    name: str
-    rates: RateMeter
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    """Held while it is taken or given up, never while records are written."""
-    writer: LogWriter | None = None
-    session: int = 0
-    """The registry session in which it was claimed."""
-    load: LoadMeter = field(default_factory=LoadMeter)
-    taken_s: float = 0.0
-    """When it was claimed."""
-    handed_to: str | None = None
-    """The address of the proxy for which it was given up, and until when that one is to have taken it."""
-    handed_until_s: float = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class _Begun:
     """Records that a writer has, and that are on their way to the disk."""
 
-    log: _OwnedLog
+    log: OwnedLog
     writer: LogWriter
     future: Future[tuple[SlotRange, ...]]
 
@@ -129,7 +116,7 @@ class ProxyService(ClosedAtExit):
         self._rates = RateMeter(self._config.service_rates, "this proxy")
         self._nodes = ProxyNodes(registry, namespace.path)
         self._lock = threading.Lock()
-        self._logs: dict[str, _OwnedLog] = {}
+        self._logs: dict[str, OwnedLog] = {}
         self._ending = False
         self._announced = 0
         """The session in which clients find it."""
@@ -158,7 +145,7 @@ class ProxyService(ClosedAtExit):
         with self._lock:
             return sorted(name for name, _log in self._written())
 
-    def _written(self) -> Iterator[tuple[str, _OwnedLog]]:
+    def _written(self) -> Iterator[tuple[str, OwnedLog]]:
         """The caller holds the lock."""
         return ((name, log) for name, log in self._logs.items() if log.writer is not None and not log.writer.failed)
 
@@ -167,6 +154,7 @@ class ProxyService(ClosedAtExit):
         self._nodes.announce(self._proxy)
         self._announced = self._registry.session_id
         self._registry.on_session(self._on_session)
+        background("proxy-logs", self._run).start()
         self.writes.start()
         self.reads.start()
         if self._config.balance_s:
@@ -240,11 +228,28 @@ class ProxyService(ClosedAtExit):
             return work()
         except _PASSING as error:
             return TryAgain(error)
+        except StoreNotMounted as error:
+            return Refused(error) if self._is_in_place() else self._left_behind()
         except ScribenginError as error:
             if isinstance(error, AccessDenied):
                 with self._lock:
                     self._denied += 1
             return Refused(error)
+
+    def _is_in_place(self) -> bool:
+        """Whether the namespace was not moved since this proxy has opened it, for all that is known."""
+        with suppress(RegistryError):
+            return is_still_bound(self._registry, self._namespace.path, self._namespace.descriptor)
+        return True
+
+    def _left_behind(self) -> Answer:
+        """What to say once the namespace was moved: other proxies may have the new place, and take the logs."""
+        self.balancer.close()  # it tells that this one takes logs
+        self._proxy = self._proxy.model_copy(update={"takes_more": False})
+        with suppress(RegistryError):
+            self._nodes.announce(self._proxy)
+        why = f"was started before {self._namespace.path} was moved to another place: start it again"
+        return TryAgain(StoreUnreachable(f"the proxy {self._proxy.address} {why}"))
 
     def write(self, request: WriteRequest, caller: Caller = ANYBODY) -> Answer:
         """Write the records that are not in the log yet, and say where all of them stand. Raises AccessDenied."""
@@ -266,7 +271,7 @@ class ProxyService(ClosedAtExit):
             return TryAgain(error)
         return self._outcome(begun, until_s, drop=self._drop)
 
-    def _of_another_log(self, log: _OwnedLog, writer: LogWriter) -> Answer:
+    def _of_another_log(self, log: OwnedLog, writer: LogWriter) -> Answer:
         """What to say to who wants another log of that name than the one that is written here. Raises LogNotFound if
         it is the one that has gone."""
         metadata = LogMetadata(self._registry, self._namespace.path, log.name)
@@ -278,7 +283,7 @@ class ProxyService(ClosedAtExit):
         self._drop(log, writer)
         return TryAgain(LogBusy(f"log '{log.name}' was made anew just now; it is taken with the next request"))
 
-    def _submit(self, log: _OwnedLog, writer: LogWriter, request: WriteRequest, turn_s: float | None = None) -> _Begun:
+    def _submit(self, log: OwnedLog, writer: LogWriter, request: WriteRequest, turn_s: float | None = None) -> _Begun:
         """Let the log's writer have the records. Raises as `LogWriter.write_numbered`."""
         try:
             future = writer.write_numbered(
@@ -294,7 +299,7 @@ class ProxyService(ClosedAtExit):
         return _Begun(log, writer, future)
 
     def _outcome(
-        self, begun: _Begun, until_s: float, drop: Callable[[_OwnedLog, LogWriter], object] = lambda _log, _writer: None
+        self, begun: _Begun, until_s: float, drop: Callable[[OwnedLog, LogWriter], object] = lambda _log, _writer: None
     ) -> Answer:
         """Wait until they are durable. A writer that has failed is dropped, which may take a while."""
         try:
@@ -343,6 +348,20 @@ class ProxyService(ClosedAtExit):
         self.writes.close()
         self.reads.close()
 
+    def sweep(self) -> None:
+        """Let go of logs that were lost, as by a deletion, and that nobody asks for: their files are open."""
+        with self._lock:
+            lost = [log for log in self._logs.values() if log.is_lost]
+        for log in lost:
+            with log.lock, suppress(RegistryError):  # it is away: the node goes with the session
+                if log.is_lost:
+                    self._abandon(log)
+                    self._nodes.release(log.name, self._proxy)
+
+    def _run(self) -> None:
+        while not self._renewing.wait(_SWEEP_S):
+            self.sweep()
+
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED and self._registry.session_id != self._announced:
             background("proxy-session", self._announce_again).start()
@@ -357,15 +376,15 @@ class ProxyService(ClosedAtExit):
             except RegistryError:
                 self._renewing.wait(_RETRY_S)  # it is away again: clients do not find this proxy meanwhile
 
-    def _log(self, name: str) -> _OwnedLog:
+    def _log(self, name: str) -> OwnedLog:
         with self._lock:
             log = self._logs.get(name)
             if log is None:
                 bare = check_log_name(name)  # whatever it is called, it has one owner
-                log = self._logs.setdefault(bare, _OwnedLog(bare, RateMeter(self._config.log_rates, f"log '{bare}'")))
+                log = self._logs.setdefault(bare, OwnedLog(bare, RateMeter(self._config.log_rates, f"log '{bare}'")))
             return log
 
-    def _admit(self, log: _OwnedLog, request: WriteRequest) -> None:
+    def _admit(self, log: OwnedLog, request: WriteRequest) -> None:
         """Raises WrittenTooFast."""
         size_bytes = request.records.nbytes
         with self._lock:
@@ -378,7 +397,7 @@ class ProxyService(ClosedAtExit):
         for rate in found.over:
             _log.warning("more is written than the soft limit: %s", rate)
 
-    def _writer(self, log: _OwnedLog) -> LogWriter | Answer:
+    def _writer(self, log: OwnedLog) -> LogWriter | Answer:
         """The log's writer, taken over if need be; or what to answer instead."""
         writer = log.writer
         if writer is not None and self._is_well(log, writer):
@@ -399,7 +418,7 @@ class ProxyService(ClosedAtExit):
                         LogBusy(f"log '{log.name}': the proxy {self._proxy.address} does not take it: {why}")
                     )
 
-    def _sight(self, log: _OwnedLog, owner: ProxyDescriptor | None) -> LogSight:
+    def _sight(self, log: OwnedLog, owner: ProxyDescriptor | None) -> LogSight:
         others = [one.address for one in self._nodes.servers() if one.takes_more and one.name != self._proxy.name]
         return LogSight(
             us=self._proxy.address,
@@ -412,13 +431,13 @@ class ProxyService(ClosedAtExit):
             handed_to=log.handed_to if self._clock.monotonic_s() < log.handed_until_s else None,
         )
 
-    def _serves(self, log: _OwnedLog) -> bool:
+    def _serves(self, log: OwnedLog) -> bool:
         return log.writer is not None and self._is_well(log, log.writer)
 
-    def _is_well(self, log: _OwnedLog, writer: LogWriter) -> bool:
+    def _is_well(self, log: OwnedLog, writer: LogWriter) -> bool:
         return not (writer.failed or self._ending) and log.session == self._registry.session_id
 
-    def _take(self, log: _OwnedLog) -> LogWriter | Answer:
+    def _take(self, log: OwnedLog) -> LogWriter | Answer:
         """Claim the log, and open its writer. The caller holds its lock."""
         session = self._registry.session_id
         owner = self._nodes.claim(log.name, self._proxy)
@@ -442,20 +461,20 @@ class ProxyService(ClosedAtExit):
             raise
         return log.writer
 
-    def _drop(self, log: _OwnedLog, writer: LogWriter) -> None:
+    def _drop(self, log: OwnedLog, writer: LogWriter) -> None:
         """The writer has failed: the next request opens another one."""
         with log.lock:
             if log.writer is writer:
                 self._abandon(log)
 
-    def _abandon(self, log: _OwnedLog) -> None:
+    def _abandon(self, log: OwnedLog) -> None:
         writer = log.writer
         log.writer = None
         if writer is not None:
             with suppress(ScribenginError):  # it has failed, or somebody else has the log: all that is left is to go
                 writer.abort()
 
-    def _give_up(self, log: _OwnedLog) -> None:
+    def _give_up(self, log: OwnedLog) -> None:
         """Flush, complete, and let others have the log. The caller holds its lock."""
         writer = log.writer
         log.writer = None
@@ -498,18 +517,18 @@ class ProxyService(ClosedAtExit):
         return AskDone()
 
     def _delete(self, request: AskRequest) -> Answer:
+        force, directory = bool(request.fields["force"]), _directory(request)
         try:
-            return self._alone(
-                request, lambda: self._namespace.delete(request.log, force=bool(request.fields["force"]))
-            )
+            return self._alone(request, lambda: self._namespace.delete(request.log, force=force, directory=directory))
         except LogWriteFailed as error:
             if isinstance(error, StoreUnreachable):
                 raise
             return Refused(error)  # files are left of a log that is gone: who asks again would not hear of them
 
     def _truncate(self, request: AskRequest) -> Answer:
-        before = DLSN(*request.fields["before"])
-        return AskDone({"changed": self._namespace.truncate(request.log, before, force=bool(request.fields["force"]))})
+        before, force = DLSN(*request.fields["before"]), bool(request.fields["force"])
+        changed = self._namespace.truncate(request.log, before, force=force, directory=_directory(request))
+        return AskDone({"changed": changed})
 
     def _seal(self, request: AskRequest) -> Answer:
         log = self._log(request.log)
@@ -552,6 +571,11 @@ class ProxyService(ClosedAtExit):
             self._give_up(log)
             work()
         return AskDone()
+
+
+def _directory(request: AskRequest) -> str | None:
+    """Of the log that is meant; None: of whichever has that name."""
+    return str(request.fields.get("directory", "")) or None
 
 
 def _is_other(directory: str, writer: LogWriter) -> bool:

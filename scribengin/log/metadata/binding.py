@@ -140,6 +140,17 @@ def _bound_beside(registry: Registry, path: str) -> list[str]:
     return found
 
 
+def is_still_bound(registry: Registry, path: str, opened: NamespaceDescriptor) -> bool:
+    """Whether the namespace still keeps its logs where it did when it was opened, and is not being moved. Raises what
+    the registry raises."""
+    node = registry.find(path)
+    if node is None or not node.data:
+        return False
+    now = NamespaceDescriptor.from_bytes(node.data, path=path)
+    place = (now.store, now.location, now.token)
+    return now.moving is None and place == (opened.store, opened.location, opened.token)
+
+
 def how_to_end(descriptor: NamespaceDescriptor, path: str) -> str:
     """What whoever finds a namespace that is being moved can do, for people."""
     assert descriptor.moving is not None, "it is being moved"

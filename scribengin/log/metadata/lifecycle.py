@@ -19,6 +19,7 @@ from scribengin.errors import (
 from scribengin.log.config import LogConfig
 from scribengin.log.metadata.check import MetadataCheck, check_metadata
 from scribengin.log.metadata.cold_places import empty_places
+from scribengin.log.metadata.names import check_directory
 from scribengin.log.metadata.segments import (
     LockDescriptor,
     LogDescriptor,
@@ -106,9 +107,9 @@ def _configure(metadata: LogMetadata, config: LogConfig, version: int | None) ->
     return after
 
 
-def delete_log(metadata: LogMetadata, store: SegmentStore, *, force: bool) -> None:
+def delete_log(metadata: LogMetadata, store: SegmentStore, *, force: bool, directory: str | None = None) -> None:
     """Delete the log's nodes, then its files. With `force`, whoever writes it is fenced, and a log whose metadata
-    contradicts itself, or whose files are gone, is deleted, too.
+    contradicts itself, or whose files are gone, is deleted, too. With a `directory`, only the log of that one.
 
     One transaction deletes it for everybody. Where its nodes are too many for one, or it has files in cold storage,
     that transaction only says so; those files and the nodes follow. A crash in between leaves them to whoever deletes
@@ -120,6 +121,7 @@ def delete_log(metadata: LogMetadata, store: SegmentStore, *, force: bool) -> No
     if finish_deletion(metadata, store):
         return
     log = metadata.descriptor()
+    check_directory(metadata.log, directory, log.directory)
     what = f"log '{log.name}' keeps changing and could not be deleted; stop its users and try again"
     win_race(
         lambda: _delete_as_found(metadata, store, log, force=force),

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from scribengin.base.model import node_name
-from scribengin.errors import ConfigInvalid, InvalidLogName, LogError
+from scribengin.errors import ConfigInvalid, InvalidLogName, LogError, LogNotFound
 from scribengin.log.store.opening import store_kind
 
 WILDCARD = re.compile(r"[*?\[]")
@@ -84,3 +84,9 @@ def _node_path(path: str, uri: str) -> str:
     if trimmed == "/" or "//" in trimmed:
         raise ConfigInvalid(f"'{uri}' names no node for the namespace: append a path as in /logs")
     return trimmed
+
+
+def check_directory(log: str, wanted: str | None, there: str) -> None:
+    """Raises LogNotFound for who means another log of that name than the one there is. None: whichever that is."""
+    if wanted not in (None, there):
+        raise LogNotFound(f"log '{log}' was deleted meanwhile, and another one made in its place: look at that one")

@@ -28,6 +28,7 @@ from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import DECODED_BYTES_MAX
 from scribengin.log.format.records import TXID_NONE
+from scribengin.log.metadata.names import check_directory
 from scribengin.log.metadata.segment_list import SegmentList
 from scribengin.log.store.contract import SegmentName
 from scribengin_registry.contract import Check, Create, Delete, Operation, Registry, Set, Watch
@@ -310,8 +311,7 @@ class LogOperator:
 
     def check(self, log: str, head: SegmentsHead) -> None:
         """Raises LogNotFound, unless `head` still is that log's."""
-        if head.directory != self.directory:
-            raise LogNotFound(f"log '{log}' was deleted meanwhile, and another one made in its place: look at that one")
+        check_directory(log, self.directory, head.directory)
 
 
 Change = Callable[[SegmentsHead], tuple[SegmentsHead, list[Operation]]]

@@ -136,9 +136,8 @@ def _compress(
     except Fenced:  # the store's way to say that the file is gone: the log was deleted, or another copy was named
         return False
     except LogNotFound:
-        now = metadata.completed_segment(segment.segment)
-        if now is None or now.directory != segment.directory:
-            return False  # it was purged meanwhile, or is another log's
+        if metadata.completed_segment(segment.segment) != segment:
+            return False  # it was purged meanwhile, is kept otherwise by now, or is another log's
         raise
     finally:
         if not wanted:
@@ -171,7 +170,8 @@ def _in(store: SegmentStore, revise: Revision) -> Revision:
 
 def _naming(named: CopyDescriptor) -> Revision:
     def revise(segment: SegmentDescriptor) -> SegmentDescriptor | None:
-        return segment.model_copy(update={"compressed": named}) if segment.compressed is None else None
+        wanted = segment.compressed is None and segment.hot_dropped_ms is None
+        return segment.model_copy(update={"compressed": named}) if wanted else None
 
     return revise
 

@@ -77,10 +77,18 @@ def copy_log(source: LogPlace, target: LogPlace, config: LogConfig | None, clock
         ]
         _name(source, state, target.metadata, log, segments)
     except BaseException:
-        if not finish_deletion(target.metadata, store) and not _is_named(target.metadata, log):
-            store.delete_log(log.directory)
+        _take_away(target.metadata, store, log)
         raise
     return Copied(len(segments), sum(segment.bytes for segment in segments))
+
+
+def _take_away(target: LogMetadata, store: SegmentStore, log: LogDescriptor) -> None:
+    """Leave nothing of a copy that came to nothing. What somebody else makes under that name stays."""
+    there = target.find_descriptor()
+    if there is None or there[0].directory != log.directory:
+        store.delete_log(log.directory)
+    elif there[0].deleting:
+        finish_deletion(target, store)
 
 
 def repair_segments(metadata: LogMetadata, store: SegmentStore) -> int:
@@ -118,6 +126,7 @@ def _refuse_existing(target: LogPlace) -> None:
 
 def _copied(source: LogPlace, store: SegmentStore, segment: SegmentDescriptor, directory: str) -> SegmentDescriptor:
     """Copy what readers open of a segment, and return how it is described there."""
+    view, segment = _opened(source, segment)
     copied = segment.model_copy(
         update={
             "directory": directory,
@@ -131,13 +140,24 @@ def _copied(source: LogPlace, store: SegmentStore, segment: SegmentDescriptor, d
         }
     )
     log = source.metadata.log
-    view = source.store.open(segment.file)
     try:
         write_copy(log, view, segment, segment.file_bytes, store, copied.raw_file)
         _compare(log, view, store, copied)
     finally:
         view.close()
     return copied
+
+
+def _opened(source: LogPlace, segment: SegmentDescriptor) -> tuple[SegmentView, SegmentDescriptor]:
+    """What readers open of the segment, and the segment as it is by now: its raw file may have gone for a copy."""
+    while True:
+        try:
+            return source.store.open(segment.file), segment
+        except LogNotFound:
+            now = source.metadata.completed_segment(segment.segment)
+            if now is None or now.file == segment.file:
+                raise
+            segment = now
 
 
 def write_copy(

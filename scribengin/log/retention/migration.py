@@ -268,11 +268,16 @@ def copy_files(metadata: LogMetadata, source: SegmentStore, target: SegmentStore
     store.create_log(log.directory)
     present = set(store.names(log.directory))
     copied = 0
-    for segment in state.segments:
-        for name, size in _files_of(segment):
-            if name not in known:
-                copied += _copy_file(metadata.log, source, store, segment, name, size, there=name in present)
-                known.add(name)
+    try:
+        for segment in state.segments:
+            for name, size in _files_of(segment):
+                if name not in known:
+                    copied += _copy_file(metadata.log, source, store, segment, name, size, there=name in present)
+                    known.add(name)
+    except LogNotFound:
+        if metadata.head()[1] == state.head_version:
+            raise
+        return copied + copy_files(metadata, source, target, known)  # a purge has taken it away: look again
     return copied
 
 

@@ -19,6 +19,7 @@ from scribengin.base.clock import Clock
 from scribengin.errors import DamagedEntry, LogError, LogNotFound, PositionTruncated, ReaderBehind
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
+from scribengin.log.metadata.names import check_directory
 from scribengin.log.metadata.segments import LogMetadata, LogOperator, LogState, SegmentDescriptor, SegmentsHead
 from scribengin.log.metrics import LogMetrics
 from scribengin.log.read.catalog import LogCatalog
@@ -42,10 +43,13 @@ class Purged:
     bytes: int
 
 
-def truncate_log(metadata: LogMetadata, open_catalog: OpenCatalog, before: DLSN, *, force: bool) -> bool:
-    """Let the log begin at `before`, and say whether that changed anything.
+def truncate_log(
+    metadata: LogMetadata, open_catalog: OpenCatalog, before: DLSN, *, force: bool, directory: str | None = None
+) -> bool:
+    """Let the log begin at `before`, and say whether that changed anything. With a `directory`, only the log of that
+    one.
 
-    Raises InconsistentLog (it has no such position), ReaderBehind.
+    Raises LogNotFound, InconsistentLog (it has no such position), ReaderBehind.
     """
     changed = False
 
@@ -67,6 +71,7 @@ def truncate_log(metadata: LogMetadata, open_catalog: OpenCatalog, before: DLSN,
         return head.truncated(before, given_up_to), []
 
     now = metadata.head()[0]
+    check_directory(metadata.log, directory, now.directory)
     if before <= now.first:
         return False
     metadata.change(LogOperator(now.directory), change)

@@ -28,7 +28,7 @@ from scribengin.errors import (
     WritersTooMany,
 )
 from scribengin.log import LogConfig, LogNamespace
-from scribengin.log.metadata.binding import NamespaceDescriptor, bound, session_for
+from scribengin.log.metadata.binding import NamespaceDescriptor, bound, is_still_bound, session_for
 from scribengin.log.metadata.segments import LogMetadata, SegmentsHead, WriterEpoch
 from scribengin.log.store.cold import check_cold_url, remove_cold
 from scribengin.log.store.contract import (
@@ -120,10 +120,10 @@ class NamespaceElsewhere(LogNamespace):
             "of its own there: do it on that machine"
         )
 
-    def delete(self, name: str, *, force: bool = False) -> None:
+    def delete(self, name: str, *, force: bool = False, directory: str | None = None) -> None:
         """As LogNamespace.delete. Raises ConfigInvalid, too: what is cold in a directory is deleted where that is."""
         _check_cold(self._metadata(name), "delete")
-        super().delete(name, force=force)
+        super().delete(name, force=force, directory=directory)
 
     def _owned(
         self,
@@ -151,10 +151,7 @@ def _still_at(registry: Registry, path: str, opened: NamespaceDescriptor) -> Cal
     cannot tell: one that was started since has the new place."""
 
     def check() -> None:
-        node = registry.find(path)
-        now = None if node is None or not node.data else NamespaceDescriptor.from_bytes(node.data, path=path)
-        same = now is not None and (now.store, now.location, now.token) == (opened.store, opened.location, opened.token)
-        if now is None or now.moving is not None or not same:
+        if not is_still_bound(registry, path, opened):
             raise StoreNotMounted(
                 f"{path} does not keep its logs in {opened.location} any more, or they are being moved: open the "
                 "namespace again"

@@ -7,6 +7,7 @@ from collections.abc import Container
 from typing import Any, NoReturn
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.model import JsonObject
 from scribengin.base.names import PROXIED_SCHEME
 from scribengin.errors import ConfigInvalid, LogExists, LogNotFound, ScribenginError
 from scribengin.log import DLSN, LogConfig, LogDescriptor, LogNamespace, NamespaceDescriptor
@@ -132,6 +133,7 @@ class ProxiedNamespace(LogNamespace):
             self._create_missing(name)
         pause = threading.Event() if cancel is None else cancel
         self._delivery.ask(AskRequest("open", metadata.log), pause=pause.wait, patience_s=timeout_s)
+        self.registry.sync(metadata.path)
         return ProxiedWriter(self._senders, self._delivery, metadata.descriptor())
 
     def create(self, name: str, config: LogConfig | None = None) -> LogDescriptor:
@@ -148,12 +150,12 @@ class ProxiedNamespace(LogNamespace):
 
         fields = {"config": config.model_dump(mode="json")}
         self._delivery.ask(AskRequest("create", metadata.log, fields), done_if=is_ours)
+        self.registry.sync(metadata.path)
         return metadata.descriptor()
 
-    def delete(self, name: str, *, force: bool = False) -> None:
+    def delete(self, name: str, *, force: bool = False, directory: str | None = None) -> None:
         """As LogNamespace.delete: the proxy that writes the log ends that before. Raises ProxyUnreachable, too."""
-        log = self._metadata(name).log
-        request = AskRequest("delete", log, {"force": force})
+        request = self._about_this(name, "delete", directory, {"force": force})
         self._delivery.ask(request, done_if=lambda error: isinstance(error, LogNotFound))
 
     def names(self, prefix: str = "", known: Container[str] = ()) -> list[str]:
@@ -165,10 +167,19 @@ class ProxiedNamespace(LogNamespace):
         names: list[str] = self._delivery.ask_any("names", AskRequest("names", fields={"prefix": prefix})).said["names"]
         return names
 
-    def truncate(self, name: str, before: DLSN, *, force: bool = False) -> bool:
+    def truncate(self, name: str, before: DLSN, *, force: bool = False, directory: str | None = None) -> bool:
         """As LogNamespace.truncate. Raises ProxyUnreachable, too."""
-        request = AskRequest("truncate", self._metadata(name).log, {"before": list(before), "force": force})
+        request = self._about_this(name, "truncate", directory, {"before": list(before), "force": force})
         return bool(self._delivery.ask(request).said["changed"])
+
+    def _about_this(self, name: str, op: str, directory: str | None, fields: JsonObject) -> AskRequest:
+        """A question that means the log that there is now: asked again, it does nothing to one made in its place."""
+        metadata = self._metadata(name)
+        if directory is None:
+            self.registry.sync(metadata.path)
+            found = metadata.find_descriptor()
+            directory = "" if found is None else found[0].directory
+        return AskRequest(op, metadata.log, {**fields, "directory": directory})
 
     def release(self, name: str) -> None:
         """Have the proxy that owns the log complete its segment and give it up: the next request takes it anew,

@@ -35,6 +35,7 @@ from scribengin.errors import (
     MessageDamaged,
     RegistryError,
     ScribenginError,
+    StoreNotMounted,
     StoreUnreachable,
     WritersTooMany,
 )
@@ -445,7 +446,7 @@ def _answering(do: Doing) -> Callable[[AskRequest], Answer]:
     def answer(request: AskRequest) -> Answer:
         try:
             return do(request)
-        except (MessageDamaged, LogClosed, RegistryError):
+        except (MessageDamaged, LogClosed, RegistryError, StoreNotMounted):
             raise  # another attempt may go better
         except ScribenginError as error:
             return Refused(error)

@@ -9,7 +9,7 @@ import pytest
 
 from scribengin.base.commit_log import CommitLog
 from scribengin.errors import ConfigInvalid, DamagedEntry, PositionTruncated, RangeGone
-from scribengin.log import DLSN, LogConfig, LogNamespace, SequenceId, TransactionId
+from scribengin.log import DLSN, LogConfig, LogNamespace, SequenceId, TransactionId, migrate_namespace
 from scribengin.log.metadata.segments import LogMetadata
 from scribengin.log.retention.compression import RAW_GRACE_MS
 from scribengin.testing.clocks import ManualClock
@@ -227,6 +227,45 @@ def test_of_two_copies_made_at_once_one_is_named_and_the_other_goes(
     assert files(namespace, "copy") == [1]
     drop_raw(namespace, clock)
     assert payloads_read(namespace, LOG) == payloads
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_segments_that_somebody_else_has_copied_and_dropped_meanwhile_are_passed_over(
+    namespace: LogNamespace, clock: ManualClock, tmp_path: Path, cold: bool
+) -> None:
+    payloads = fill_log(namespace, LOG, 9, 5)
+
+    def all_go(_stop: str) -> None:
+        if cold:
+            wanted = {"cold_url": str(tmp_path / "cold"), "hot_bytes_max": 0}
+            namespace.configure(
+                LOG, COPYING.model_copy(update={"copy_codec": None, "raw_retention_hours": None} | wanted)
+            )
+            namespace.offload(LOG)
+            namespace.purge(LOG)
+            clock.advance_s(GRACE_S)
+            namespace.purge(LOG)
+        else:
+            drop_raw(namespace, clock)
+        assert files(namespace, "raw") == []
+
+    with at_failpoint("log.segment_create:before", all_go):
+        assert namespace.compress(LOG, "zstd") == 0
+    assert payloads_read(namespace, LOG) == payloads
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_log_whose_raw_files_go_while_it_is_copied_or_moved_is_copied_from_what_is_there(
+    namespace: LogNamespace, registry: Registry, clock: ManualClock, tmp_path: Path, moved: bool
+) -> None:
+    payloads = fill_log(namespace, LOG, 9, 5)
+    with at_failpoint("log.segment_create:before", lambda _stop: drop_raw(namespace, clock)):
+        if moved:
+            migrate_namespace("/logs", tmp_path / "new", registry=registry)
+        else:
+            namespace.copy(LOG, namespace, "copied")
+    with LogNamespace.open("/logs", registry=registry) as again:
+        assert payloads_read(again, LOG if moved else "copied") == payloads
 
 
 def test_a_segment_that_is_revised_between_the_list_and_the_look_is_found(

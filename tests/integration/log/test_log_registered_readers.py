@@ -113,3 +113,12 @@ def test_damage_does_not_hide_the_lag(namespace: LogNamespace) -> None:
     namespace.register_reader(LOG, "a", DLSN(2, 2, 0))
     damage_segment(namespace, LOG, 2, 10)
     assert namespace.info(LOG).readers == {"a": 6}
+
+
+def test_a_log_that_cannot_be_read_hides_the_lags_of_no_other_one(namespace: LogNamespace) -> None:
+    namespace.create("a-broken-one", LogConfig(segment_bytes_max=4096))
+    for log in (LOG, "a-broken-one"):
+        fill_log(namespace, log, 6)
+        namespace.register_reader(log, "a")
+    namespace.registry.delete("/logs/logs/a-broken-one/segments/logrecs_000000000000000001")
+    assert namespace.reader_lags() == [ReaderLag(LOG, "a", 6)]

@@ -51,3 +51,16 @@ def test_inspect_shows_where_each_segment_is(line: CommandLine, logs: LogNamespa
     done = line("log", "verify", "a")
     assert done.code == 1
     assert str(files[1]) in done.out.replace("\n", "").replace(" ", "")
+
+
+def test_logs_are_listed_beside_one_whose_cold_storage_is_away(
+    line: CommandLine, logs: LogNamespace, tmp_path: Path
+) -> None:
+    logs.create("b")
+    line.ok("log", "configure", "a", "--set", f"cold_url={tmp_path / 'cold'}", "--set", "hot_bytes_max=0")
+    line.ok("log", "offload", "a")
+    line.ok("log", "purge", "a")
+    line.ok("log", "truncate", "a", "--before", "1/1/0")
+    (tmp_path / "cold").rename(tmp_path / "unmounted")
+    done = line("log", "list")
+    assert (done.code, "b " in done.out, "a is left out: " in done.err) == (1, True, True)

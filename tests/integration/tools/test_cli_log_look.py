@@ -123,6 +123,18 @@ def test_a_log_that_its_writer_left_unfinished_says_what_stands_behind_its_end(
     assert "2 staged records; 100 B that are no whole entry" in shown
 
 
+def test_a_log_that_misses_a_file_is_told_of_among_all_logs(line: CommandLine, logs: LogNamespace) -> None:
+    writer = logs.open_writer("a")
+    writer.write(b"seen").result(120)
+    writer.abort()
+    segment_path(logs, "a", 1).unlink()
+    segment_path(logs, "a", 4).unlink()
+    line.ok("log", "create", "b")
+    for words in (("list",), ("compress", "--all", "--codec", "zstd")):
+        done = line("log", *words)
+        assert (done.code > 0, "b" in done.out, "is gone" in done.err) == (True, True, True)
+
+
 def test_verify_is_content_with_sound_logs(line: CommandLine, logs: LogNamespace, registry: Registry) -> None:
     logs.create("b/0", SMALL)
     before = whole_tree(registry)

@@ -41,6 +41,31 @@ def test_purge_frees_what_was_truncated_as_a_whole(line: CommandLine, logs: LogN
     assert line.ok("log", "inspect", "a", "--json").json[0]["left_over"] == []
 
 
+def test_a_log_that_cannot_be_kept_in_order_holds_up_no_other_one(
+    line: CommandLine, logs: LogNamespace, registry: Registry
+) -> None:
+    for log in ("b", "c"):
+        logs.create(log, LogConfig(segment_bytes_max=4096))
+        fill_log(logs, log, entries=7)
+        line.ok("log", "truncate", log, "--before", "2/0/0")
+    registry.delete(f"/logs/logs/b/segments/logrecs_{2:018d}")
+    for words in (("--all",), ("b", "c"), ("nope", "c")):
+        done = line("log", "purge", *words)
+        assert (done.code, done.err.count("\n")) == (2 if "nope" in words else 1, 1)
+        assert "c: " in done.out
+    assert len(logs.segments("c")) == 2
+
+
+def test_logs_that_are_not_to_be_copied_are_left_out_of_all_of_them(
+    line: CommandLine, logs: LogNamespace, tmp_path: Path
+) -> None:
+    logs.create("b", LogConfig(segment_bytes_max=4096, cold_url=str(tmp_path / "cold"), copy_codec="zstd"))
+    fill_log(logs, "b", entries=7)
+    assert line.ok("log", "compress", "--all").out.startswith("b: ")
+    assert line.ok("log", "offload", "--all").out.startswith("b: ")
+    assert line("log", "offload", "a", "--all").code == 2
+
+
 def test_purge_obeys_retention_as_it_was_configured(line: CommandLine, logs: LogNamespace, tmp_path: Path) -> None:
     line.ok("log", "configure", "a", "--set", "retention_hours=1000000")
     assert line.ok("log", "purge", "a").out.startswith("a: 0 segments")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from scribengin.base.failpoints import set_hook
 from scribengin.errors import ConfigInvalid, DamagedEntry, LogBusy, LogExists, LogNotFound
 from scribengin.log import DLSN, LogConfig, LogNamespace, Time
 from scribengin.testing.failpoints import at_failpoint, record_stops
@@ -145,6 +147,44 @@ def test_a_log_that_is_written_while_it_is_copied_is_not(source: LogNamespace, t
     assert target.names() == []
     source.copy("a", target)
     assert whole(target, "a") == whole(source, "a")
+
+
+def test_of_two_copies_that_are_made_at_once_the_first_stands_and_the_other_leaves_nothing(
+    source: LogNamespace, target: LogNamespace, disk: MemoryDisk
+) -> None:
+    late_is_ready, first_is_nearly_there, late_has_ended = (threading.Event() for _event in range(3))
+    errors: list[Exception] = []
+
+    def copy_late() -> None:
+        try:
+            source.copy("a", target)
+        except LogExists as error:
+            errors.append(error)
+        finally:
+            late_has_ended.set()
+
+    late = threading.Thread(target=copy_late)
+
+    def passed(stop: str) -> None:
+        if threading.current_thread() is late and stop == "log.copy_begin:before":
+            late_is_ready.set()
+            assert first_is_nearly_there.wait(60)
+        elif threading.current_thread() is not late and stop == "log.copy_end:before":
+            first_is_nearly_there.set()
+            assert late_has_ended.wait(60)
+
+    set_hook(passed)
+    try:
+        late.start()
+        assert late_is_ready.wait(60)
+        source.copy("a", target)
+    finally:
+        set_hook(None)
+        first_is_nearly_there.set()
+        late.join()
+    assert len(errors) == 1
+    assert whole(target, "a") == whole(source, "a")
+    assert len(directories(disk)) == 1
 
 
 def test_every_stop_is_passed(source: LogNamespace, target: LogNamespace) -> None:

@@ -10,7 +10,16 @@ from typing import Any
 
 from scribengin.base.names import log_command
 from scribengin.base.text.counting import many
-from scribengin.errors import ConfigInvalid, EndOfStream, InconsistentLog, LogNotFound
+from scribengin.errors import (
+    ConfigInvalid,
+    DescriptorUnreadable,
+    EndOfStream,
+    InconsistentLog,
+    LogError,
+    LogNotFound,
+    ScribenginError,
+    StoreNotMounted,
+)
 from scribengin.log import DLSN, Codec, LogConfig, LogNamespace, TakenBack
 from scribengin.log.clients import Recovered
 from scribengin_tools.logs.lines import open_from
@@ -40,21 +49,35 @@ def truncated(namespace: LogNamespace, log: str, before: str, *, force: bool) ->
     return f"truncated {log}: {many(gone, 'record')} given up, the first is {first} now"
 
 
+class NotConfigured(ConfigInvalid):
+    """The log's configuration does not want that. Nobody who asked for all logs meant it."""
+
+
 def of_each(
     namespace: LogNamespace, logs: Sequence[str], prefix: str | None, work: Callable[[str], str]
-) -> Iterator[str]:
-    """Do something with the named logs, then with those that begin with `prefix`, and say what came of each.
+) -> Iterator[str | ScribenginError]:
+    """Do something with the named logs, then with those that begin with `prefix`, and say what came of each: what is
+    in the way of one holds up no other.
 
-    Raises LogNotFound for one that was named, and what `work` raises.
+    Raises what is in the way of all: StoreNotMounted, ConfigInvalid (not through a proxy), what the registry raises.
     """
     for log in dict.fromkeys(logs):
-        yield f"{log}: {work(log)}"
+        yield _of_one(log, work)
     for log in namespace.names(prefix) if prefix is not None else ():
         if log not in logs:
-            try:
-                yield f"{log}: {work(log)}"
-            except LogNotFound:
-                continue  # deleted since the names were read
+            found = _of_one(log, work)
+            deleted = isinstance(found, LogNotFound) and not namespace.exists(log)  # since the names were read
+            if not deleted and not isinstance(found, NotConfigured):
+                yield found
+
+
+def _of_one(log: str, work: Callable[[str], str]) -> str | ScribenginError:
+    try:
+        return f"{log}: {work(log)}"
+    except StoreNotMounted:
+        raise
+    except (LogError, NotConfigured, DescriptorUnreadable) as error:
+        return error
 
 
 def purged(namespace: LogNamespace, log: str) -> str:
@@ -64,19 +87,19 @@ def purged(namespace: LogNamespace, log: str) -> str:
 
 
 def compressed(namespace: LogNamespace, log: str, codec: Codec | None) -> str:
-    """Make the copies that are missing. Raises LogNotFound, ConfigInvalid (no codec), LogWriteFailed, DamagedEntry."""
+    """Make the copies that are missing. Raises LogNotFound, NotConfigured, LogWriteFailed, DamagedEntry."""
     if codec is None and namespace.inspect(log).metadata_check.log.config.copy_codec is None:
         how = log_command(namespace.path, "configure", log, "--set", "copy_codec=zstd")
-        raise ConfigInvalid(f"log '{log}' has no copy_codec: say --codec zstd, or {how} first")
+        raise NotConfigured(f"log '{log}' has no copy_codec: say --codec zstd, or {how} first")
     return f"{many(namespace.compress(log, codec), 'segment')} compressed"
 
 
 def offloaded(namespace: LogNamespace, log: str) -> str:
-    """Make the cold copies that are missing. Raises LogNotFound, ConfigInvalid (no cold_url), LogWriteFailed,
+    """Make the cold copies that are missing. Raises LogNotFound, NotConfigured, LogWriteFailed,
     StoreUnreachable, DamagedEntry."""
     if namespace.inspect(log).metadata_check.log.config.cold_url is None:
         how = log_command(namespace.path, "configure", log, "--set", "cold_url=URL")
-        raise ConfigInvalid(f"log '{log}' has no cold_url: {how} first")
+        raise NotConfigured(f"log '{log}' has no cold_url: {how} first")
     return f"{many(namespace.offload(log), 'segment')} copied to cold storage"
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from contextlib import nullcontext
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,7 +34,10 @@ from scribengin_tools.cli.options import (
     given_values,
     opened_namespace,
 )
-from scribengin_tools.rendering.text import console, facts, note, print_json, print_json_line, table
+from scribengin_tools.rendering.text import console, facts, note, print_json, print_json_line, report, table
+
+if TYPE_CHECKING:
+    from scribengin.errors import ScribenginError
 
 
 class CopyCodec(StrEnum):
@@ -152,8 +156,7 @@ def purge(
 
     wanted = wanted_prefix(logs, every, prefix)
     with opened_namespace(registry, namespace) as opened:
-        for line in of_each(opened, logs or (), wanted, lambda log: purged(opened, log)):
-            print(line)
+        _print_each(of_each(opened, logs or (), wanted, lambda log: purged(opened, log)))
 
 
 def compress(
@@ -176,8 +179,7 @@ def compress(
     wanted = wanted_prefix(logs, every, prefix)
     chosen = None if codec is None else CODECS[codec.value]
     with opened_namespace(registry, namespace) as opened:
-        for line in of_each(opened, logs or (), wanted, lambda log: compressed(opened, log, chosen)):
-            print(line)
+        _print_each(of_each(opened, logs or (), wanted, lambda log: compressed(opened, log, chosen)))
 
 
 def offload(
@@ -195,8 +197,7 @@ def offload(
 
     wanted = wanted_prefix(logs, every, prefix)
     with opened_namespace(registry, namespace) as opened:
-        for line in of_each(opened, logs or (), wanted, lambda log: offloaded(opened, log)):
-            print(line)
+        _print_each(of_each(opened, logs or (), wanted, lambda log: offloaded(opened, log)))
 
 
 def repair(
@@ -213,8 +214,21 @@ def repair(
 
     wanted = wanted_prefix(logs, every, prefix)
     with opened_namespace(registry, namespace) as opened:
-        for line in of_each(opened, logs or (), wanted, lambda log: repaired(opened, log)):
-            print(line)
+        _print_each(of_each(opened, logs or (), wanted, lambda log: repaired(opened, log)))
+
+
+def _print_each(found: Iterable[str | ScribenginError]) -> None:
+    """Print what came of each log. Ends the command if anything was in the way of one: with 1, unless all of it was
+    asked for wrongly."""
+    codes = []
+    for one in found:
+        if isinstance(one, str):
+            print(one)
+        else:
+            report(one)
+            codes.append(one.exit_code)
+    if codes:
+        raise typer.Exit(min(codes))
 
 
 def configure(

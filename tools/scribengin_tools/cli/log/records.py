@@ -70,7 +70,7 @@ def list_logs(
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
     """List the logs, with how many records each holds."""
-    from scribengin.errors import DescriptorUnreadable, InconsistentLog, LogNotFound
+    from scribengin.errors import DescriptorUnreadable, LogError, LogNotFound, StoreNotMounted
     from scribengin.log import WILDCARD
 
     infos, wrong, is_pattern = [], [], WILDCARD.search(wanted) is not None
@@ -79,9 +79,11 @@ def list_logs(
             try:
                 found = opened.info(name)
                 infos.append(replace(found, segments=opened.segments(name)) if as_json else found)
-            except LogNotFound:
-                continue  # deleted since the names were read
-            except (InconsistentLog, DescriptorUnreadable) as error:
+            except StoreNotMounted:
+                raise  # it is so of all
+            except (LogError, DescriptorUnreadable) as error:
+                if isinstance(error, LogNotFound) and not opened.exists(name):
+                    continue  # deleted since the names were read
                 look = log_command(namespace, "inspect", name)
                 wrong.append(f"{name} is left out: {error}" + ("" if look in str(error) else f" ({look})"))
     if as_json:
