@@ -134,6 +134,11 @@ class ContainerLauncher(ContainerPlace):
         """The names of containers that were launched and wait for room; none where they start at once."""
         return frozenset()
 
+    def ageing(self) -> frozenset[str]:
+        """The names of containers that others are to be started for, as what they were given to show who they are ends
+        in a while; none where that does not end."""
+        return frozenset()
+
     @abstractmethod
     def on_exit(self, listener: ExitListener) -> None:
         """Tell `listener` of every exit from now on."""

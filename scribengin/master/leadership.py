@@ -295,7 +295,7 @@ class Leadership:
             if ending is not None:
                 return ending
             away = [ev.RegistryWasAway(away_s) for away_s in self._absences()]
-            events = [*self._events(wakeups), *away, ev.Tick(self._launcher.waiting())]
+            events = [*self._events(wakeups), *away, ev.Tick(self._launcher.waiting(), self._launcher.ageing())]
             instructions = self._state.handle(events, self._clock.monotonic_s())
             if self._do(instructions) and any(isinstance(i, ev.Leave) for i in instructions):
                 return Ending.OVER

@@ -51,7 +51,7 @@ def lead_application(registry: Registry, dataflow: str, first_name: str, clock: 
     settings = MasterSettings(dataflow, name, scribengin_home(), standbys=0)
     fleet = Fleet(master, ContainerRecords(registry, view.paths.containers), end_this_process)
     renewal = TokenRenewal(yarn_configuration(), yarn.security, yarn.security.file_systems, clock)
-    with closing(renewal), YarnLauncher(fleet, kit, clock, renewal.current) as launcher:
+    with closing(renewal), YarnLauncher(fleet, kit, clock, renewal.current, renewal.age_max_ms) as launcher:
         ending = run_master(registry, launcher, settings, clock)
     fleet.close()
     if ending is not Ending.OVER:

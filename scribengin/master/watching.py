@@ -100,7 +100,7 @@ class DataflowWatcher:
         """Why a reader might see records out of order with that many tasks. Not of an edit that a command has written:
         it has asked the same before, or was told to go ahead."""
         why = reordering(self._view, config.tasks)
-        edit = None if why is None else self._view.edit(version)
+        edit = None if why is None else self._view.readable_edit(version)
         return why if edit is None or edit.author is None else None
 
     def is_asked_for(self, *, since: int) -> bool:

@@ -14,6 +14,7 @@ import yaml
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.text.masking import masked, unmasked
+from scribengin.base.text.refusals import did_you_mean
 from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edges import reordering
@@ -30,7 +31,6 @@ from scribengin_registry.contract import Registry
 
 _VERDICT_S = 10.0
 _LOOK_S = 0.5
-_MISSING = object()
 
 ConfigChange = Callable[[DataflowConfig], DataflowConfig]
 
@@ -207,13 +207,23 @@ def shown_json(config: DataflowConfig, *, secrets: bool = False) -> dict[str, An
 def value_at(config: DataflowConfig, key: str, *, secrets: bool = False) -> Any:
     """What stands at a dotted key. Raises ConfigInvalid."""
     node: Any = shown_json(config, secrets=secrets)
+    if key in DataflowConfig.model_fields:
+        return node.get(key)
+    above = ""
     for part in key.split("."):
-        node = node.get(part, _MISSING) if isinstance(node, dict) else _MISSING
-    if node is _MISSING and key in DataflowConfig.model_fields:
-        return None
-    if node is _MISSING:
-        raise ConfigInvalid(f"the config has no '{key}' (it has {', '.join(as_json(config))})")
+        if not isinstance(node, dict) or part not in node:
+            raise _no_key(above, part, node)
+        node, above = node[part], f"{above}{part}."
     return node
+
+
+def _no_key(above: str, part: str, node: Any) -> ConfigInvalid:
+    """`above`: with its dot, what was found."""
+    if not isinstance(node, dict):
+        return ConfigInvalid(f"the config has no '{above}{part}': '{above[:-1]}' holds no keys")
+    keys = [f"{above}{key}" for key in (node if above else DataflowConfig.model_fields)]
+    listed = f" (it has {', '.join(f'{above}{key}' for key in node) or 'nothing there'})"
+    return ConfigInvalid(f"the config has no '{above}{part}'{listed}{did_you_mean(above + part, keys)}")
 
 
 def as_yaml(config: DataflowConfig, *, secrets: bool = False) -> str:

@@ -90,6 +90,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "testcontainers": ("scribengin_dev.servers.containers",),
     "crc32c": ("scribengin.log",),
     "textual": ("scribengin_tools.monitor",),
+    "anyio": ("scribengin_tools.web",),
     "starlette": ("scribengin_tools.web",),
     "uvicorn": ("scribengin_tools.web",),
     "prometheus_client": ("scribengin.log", "scribengin.monitoring.metrics", "scribengin_dev.reference.metrics"),

@@ -36,6 +36,8 @@ from tests.property.simulation_rewind_mistakes import A_PURGE_LOSES_TO_A_REWIND
 SCHEDULES = 2_000
 AT_ONCE = 400
 SEEDS_MAX = 10
+LATER = (867, 4009371, 4013483, 4015691, 4018003)
+"""Seeds that broke something once, of all systems."""
 Results = Iterator[tuple[int, str | None, float]]
 
 
@@ -67,12 +69,14 @@ def test_streams_that_come_and_go_keep_every_promise(seeds: range) -> None:
 
 @pytest.mark.parametrize(
     "plan",
-    [drawn(233, "files", added=False), drawn(38, "kafka", added=False), drawn(867)],
-    ids=("files 233", "kafka 38", "867"),
+    [drawn(233, "files", added=False), drawn(38, "kafka", added=False), *map(drawn, LATER)],
+    ids=("files 233", "kafka 38", *map(str, LATER)),
 )
-def test_schedules_that_broke_the_simulator_once_keep_every_promise(plan: Plan) -> None:
+def test_schedules_that_broke_once_keep_every_promise(plan: Plan) -> None:
     """The power failed between a name and its sync; who ended in a wait let go of a lock that others had; brokers that
-    had just come back did not lead yet when all was judged."""
+    had just come back did not lead yet when all was judged; a dataflow failed while its files were away as well; one
+    who rewinds was ended at the moment of the judgement. Of 4009371 and 4015691 the engine was to blame: of a round of
+    several files the power took one back that was not the last."""
     assert simulate(plan).promise is None
 
 

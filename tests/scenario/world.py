@@ -62,6 +62,7 @@ class World:
     looked: dict[str, TaskDescriptor] = field(default_factory=dict)
     """The tasks at the last `look`."""
     late: bool = False
+    ageing: frozenset[str] = frozenset()
 
     def run(self, line: str) -> list[str]:
         """Let one line happen. Returns what came of it, as lines."""
@@ -173,7 +174,13 @@ class World:
     def do_advance(self, _: str, words: list[str]) -> list[str]:
         """`advance 30 worker-1`: the time passes, and the container of worker-1 still waits for room."""
         self.now_s += float(words[0])
-        return self._happen(ev.Tick(frozenset(words[1:])))
+        return self._happen(ev.Tick(frozenset(words[1:]), self.ageing))
+
+    def do_age(self, _: str, names: list[str]) -> list[str]:
+        """`age worker-1`: what its container was given to show who it is ends in a while. From here on its launcher
+        says so, also to a new master."""
+        self.ageing |= frozenset(names)
+        return self._happen(ev.Tick(ageing=self.ageing))
 
     def do_join(self, _: str, groups: list[str]) -> list[str]:
         """`join task-0=7,8 ...`: the streams that are found and join tasks, since there are as many as are wanted."""
@@ -320,7 +327,7 @@ class World:
             workers_since=self.workers_since,
         )
         self.master = MasterState(snapshot, master=name, standbys=self.standbys, now_s=self.now_s)
-        return self._happen(ev.Tick())
+        return self._happen(ev.Tick(ageing=self.ageing))
 
     def _happen(self, event: ev.MasterEvent) -> list[str]:
         assert self.master is not None, "a transcript begins with `submit`"

@@ -39,6 +39,11 @@ class SessionTracker:
         """The id of the last session that was connected, 0 before the first one."""
         return self._session_id
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the servers have refused who the session says it is: then none follows."""
+        return self._is_refused
+
     def listen(self, listener: Callable[[SessionState], None]) -> None:
         """Tell `listener` of every change from now on."""
         with self._changed:

@@ -94,7 +94,7 @@ def connect(
     identity = parse_auth(resolved(os.environ.get(AUTH_VARIABLE, "") if auth is None else auth))
     client = _client(hosts, servers, session_timeout_s, identity)
     registry = ZooKeeperRegistry(client, hosts, session_timeout_s=session_timeout_s)
-    if not Deadline(connect_timeout_s).wait(client.start_async().wait):
+    if not registry.begin(connect_timeout_s):
         # kazoo's thread may hang in connect() for a while: whoever waits for an answer need not.
         background("registry-give-up", registry.close).start()
         raise RegistryUnreachable(
@@ -278,6 +278,11 @@ class ZooKeeperRegistry(TrackedRegistry, ProtectedRegistry):
             except WriterNotClosedException:
                 pass  # kazoo's thread hangs in a connection that is going nowhere; the server will expire the session
 
+    def begin(self, timeout_s: float) -> bool:
+        """Whether a server has answered in time, if only to refuse who we say we are: the next request raises that."""
+        live = self._client.start_async()
+        return Deadline(timeout_s).wait(lambda within_s: live.wait(within_s) or self._tracker.is_refused)
+
     def enter_chroot(self, chroot: str) -> None:
         """Create `chroot` if it is missing, and see everything below it from now on. Before anything else is done."""
         if chroot != "/":
@@ -340,15 +345,10 @@ class ZooKeeperRegistry(TrackedRegistry, ProtectedRegistry):
             self._tracker.move(SessionState.CONNECTED, self._client.client_id[0])
         elif state == KazooState.SUSPENDED:
             self._tracker.move(SessionState.SUSPENDED)
-        elif self._is_refused:
+        elif self._client.client_state == KeeperState.AUTH_FAILED:  # it will not be for long: kazoo closes the client
             self._tracker.refuse()
         else:
             self._tracker.move(SessionState.LOST)
-
-    @property
-    def _is_refused(self) -> bool:
-        """Whether the servers have refused who the session says it is. kazoo does not connect again then."""
-        return bool(self._client.client_state == KeeperState.AUTH_FAILED)
 
     def _look(self, act: str, what: What, path: str, watch: Watch | None, ask: Callable[..., IAsyncResult]) -> Any:
         """What `ask` brings for `path`; `watch` is set unless it raises."""
@@ -378,7 +378,7 @@ class ZooKeeperRegistry(TrackedRegistry, ProtectedRegistry):
         deadline = Deadline(self._limit_s)
         session_id = self._tracker.session_id
         state = self._tracker.await_settled(deadline)
-        if not self._is_refused and (state is SessionState.LOST or self._tracker.session_id != session_id):
+        if not self._tracker.is_refused and (state is SessionState.LOST or self._tracker.session_id != session_id):
             raise translated(SessionExpiredError(), act, path)
         self._refuse_unusable(state, act, path, deadline)
         try:
@@ -396,7 +396,7 @@ class ZooKeeperRegistry(TrackedRegistry, ProtectedRegistry):
     def _refuse_unusable(self, state: SessionState, act: str, path: str, deadline: Deadline) -> None:
         if state is SessionState.CLOSED:
             raise translated(ConnectionClosedError(), act, path)
-        if self._is_refused:
+        if self._tracker.is_refused:
             raise translated(AuthFailedError(), act, path)
         if state is not SessionState.CONNECTED or deadline.passed:
             raise RegistryUnreachable(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -23,7 +23,7 @@ _WORDS: dict[str, Words] = {
     "value_error": lambda _value, about: str(about["error"]),
     "literal_error": lambda value, about: _none_of(value, about["expected"].replace(" or ", ", ")),
     "union_tag_invalid": lambda _value, about: _none_of(about["tag"], about["expected_tags"]),
-    "union_tag_not_found": lambda _value, _about: "is missing",
+    "union_tag_not_found": lambda value, about: f"is missing{_written_for(_tag_key(about), value)}",
     "greater_than_equal": lambda value, about: f"{value} is too low: {about['ge']:g} or more",
     "greater_than": lambda value, about: f"{value} is too low: more than {about['gt']:g}",
     "less_than_equal": lambda value, about: f"{value} is too high: at most {about['le']:.10g}",
@@ -75,9 +75,26 @@ def refusals(error: ValidationError, model: type[BaseModel]) -> list[str]:
 
 
 def did_you_mean(word: str, words: Sequence[str]) -> str:
-    """What else may have been meant, as the end of a message; "" if nothing is like it."""
-    close = difflib.get_close_matches(word, words, n=1)
-    return f": did you mean '{close[0]}'?" if close else ""
+    """What else may have been meant, as the end of a message; "" if nothing is like it, in upper or lower case."""
+    close = _like(word, words)
+    return "" if close is None else f": did you mean '{close}'?"
+
+
+def _like(word: str, words: Iterable[str]) -> str | None:
+    by_lower = {one.lower(): one for one in words}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    return by_lower[close[0]] if close else None
+
+
+def _tag_key(about: Mapping[str, Any]) -> str:
+    """The key that says which of several types a mapping is."""
+    return str(about["discriminator"]).strip("'")
+
+
+def _written_for(key: str, value: Any) -> str:
+    """What may have been written in place of a key that is missing, as the end of a message."""
+    close = _like(key, (one for one in value if isinstance(one, str))) if isinstance(value, dict) else None
+    return "" if close is None else f": did you write '{close}' for it?"
 
 
 def _lines(path: tuple[str, ...], found: Sequence[_Refusal]) -> Iterator[str]:
@@ -97,7 +114,7 @@ def _refusal(error: Any, model: type[BaseModel]) -> _Refusal:
     if kind == "extra_forbidden":
         return _Refusal(path, f"unknown key '{'.'.join(path)}'{_instead(path[-1], owner)}", whole=True)
     if kind.startswith("union_tag"):
-        path = (*path, about["discriminator"].strip("'"))
+        path = (*path, _tag_key(about))
     if kind in _WORDS:
         return _Refusal(path, _WORDS[kind](value, about), of_choice=of_choice)
     if kind.startswith("string_type"):

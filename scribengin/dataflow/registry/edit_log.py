@@ -7,7 +7,7 @@ an editor as any command; it only says nothing of who it was.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import TypeVar
 
 from scribengin.base.failpoints import failpoint
@@ -16,7 +16,7 @@ from scribengin.dataflow.config_diff import differences
 from scribengin.dataflow.registry.config_node import as_json, config_to_bytes, refuse_too_large
 from scribengin.dataflow.registry.descriptors import ConfigEdit
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.errors import ConfigInvalid, DataflowBusy, EditConflict
+from scribengin.errors import ConfigInvalid, DataflowBusy, DescriptorUnreadable, EditConflict
 from scribengin_registry.compare_and_set import win_race
 from scribengin_registry.contract import Create, Delete, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
@@ -103,15 +103,26 @@ def changes_of(edit: ConfigEdit, before: ConfigEdit | None) -> tuple[str, ...]:
     return edit.changes
 
 
-def edits(view: DataflowView) -> list[ConfigEdit]:
-    """Every version that is kept, oldest first. Raises DataflowNotFound."""
+def edits(view: DataflowView, unreadable: MutableMapping[str, str] | None = None) -> list[ConfigEdit]:
+    """Every version that is kept and can be read, oldest first. Why another one cannot be read goes to `unreadable`, by
+    the name of its node. Raises DataflowNotFound."""
     view.status()  # so that a wrong name is called one
     try:
         names = sorted(view.registry.children(view.paths.edits))
     except NodeMissing:
         return []
-    found = [(name, view.registry.find(f"{view.paths.edits}/{name}")) for name in names]
-    return [ConfigEdit.from_bytes(n.data, path=f"{view.paths.edits}/{name}") for name, n in found if n is not None]
+    found: list[ConfigEdit] = []
+    for name in names:
+        path = f"{view.paths.edits}/{name}"
+        node = view.registry.find(path)
+        if node is None:
+            continue
+        try:
+            found.append(ConfigEdit.from_bytes(node.data, path=path))
+        except DescriptorUnreadable as error:
+            if unreadable is not None:
+                unreadable[name] = str(error)
+    return found
 
 
 def edit_before(view: DataflowView, version: int) -> ConfigEdit | None:
@@ -139,8 +150,10 @@ def outcome_operations(view: DataflowView, seen: ConfigEdit) -> list[Operation]:
     path = view.paths.edit(seen.version)
     node = view.registry.find(path)
     if node is not None:
-        written = ConfigEdit.from_bytes(node.data, path=path)
-        told = seen.model_copy(update={"author": written.author, "at_ms": written.at_ms})
+        told = seen
+        with contextlib.suppress(DescriptorUnreadable):  # somebody has damaged it: it is written anew
+            written = ConfigEdit.from_bytes(node.data, path=path)
+            told = seen.model_copy(update={"author": written.author, "at_ms": written.at_ms})
         return [Set(path, told.to_bytes(), node.version), *_too_old(view, seen.version)]
     root = view.registry.find(view.paths.edits)
     made: list[Operation] = [Create(view.paths.edits)] if root is None else []

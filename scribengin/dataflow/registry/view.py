@@ -295,7 +295,7 @@ class DataflowView:
         if config.workers <= WORKERS_UNASKED_MAX:
             return None
         why = crowding(self.config_in_force().value, config, self.status().tasks_total)
-        edit = None if why is None else self.edit(version)
+        edit = None if why is None else self.readable_edit(version)
         return why if edit is None or edit.author is None else None
 
     def masters(self) -> int:
@@ -308,8 +308,15 @@ class DataflowView:
         node = self.registry.find(path)
         return None if node is None else ConfigEdit.from_bytes(node.data, path=path)
 
+    def readable_edit(self, version: int) -> ConfigEdit | None:
+        """The same, for who goes on without one that somebody has damaged."""
+        try:
+            return self.edit(version)
+        except DescriptorUnreadable:
+            return None
+
     def _was_refused(self, version: int) -> bool:
-        edit = self.edit(version)
+        edit = self.readable_edit(version)
         return edit is not None and edit.outcome == "refused"
 
     def origin(self) -> Origin | None:

@@ -3,7 +3,8 @@
 Whoever submits logs in (keytab, or the ticket of `kinit`) and obtains delegation tokens of the file systems and of the
 ResourceManager; YARN hands them to the master's container and renews them as long as they can be renewed (a week, by
 default). A master that was given a keytab logs in itself, and renews tokens of its own, and obtains new ones in time;
-every container that it starts has them. On a cluster without Kerberos all of this does nothing.
+every container that it starts has them, and is replaced before they end. On a cluster without Kerberos all of this does
+nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from scribengin.launcher.yarn.config import SecurityConfig
 
 KEYTAB = "scribengin.keytab"
 """The keytab's name in the master's container."""
-_AT = 0.75
+_RENEWED_AT = 0.75
+_OBTAINED_AT = 0.25
+_REPLACED_AT = 0.5
+"""Of the life of tokens: when new ones are obtained, and the age at which a container is replaced that has them. In the
+quarter that is left others start, one after the other."""
 _RETRY_S = 60.0
 _PAUSE_S_MIN = 0.5
 _MASTERS_OWN = "YARN_AM_RM_TOKEN"
@@ -110,9 +115,10 @@ def serialised(found: Any) -> Any:
 class TokenRenewal:
     """What a master gives the containers it starts. Thread-safe.
 
-    With a keytab: tokens of its own, renewed when three quarters of their time are over, and new ones in time before
-    they can be renewed no more; containers that run keep theirs, which are renewed as long as that goes. Without one:
-    the tokens that the master was started with, which the ResourceManager renews. Without Kerberos: none.
+    With a keytab: tokens of its own, renewed when three quarters of their time are over, and new ones in the first
+    quarter of their life. Containers that run keep theirs, which are renewed as long as that goes: at `age_max_ms` they
+    are to be replaced. Without one: the tokens that the master was started with, which the ResourceManager renews.
+    Without Kerberos: none.
     """
 
     def __init__(
@@ -128,6 +134,7 @@ class TokenRenewal:
         self._sets: list[Any] = []
         self._renewer = ""
         self._pause_s = _RETRY_S
+        self._age_max_ms: int | None = None
         self.failure: LauncherError | None = None
         """Why the last renewal failed, None when it did not. It is tried again every minute."""
         self._thread: threading.Thread | None = None
@@ -138,6 +145,12 @@ class TokenRenewal:
         """The tokens for a container that is started now, a `ByteBuffer`, or None."""
         with self._lock:
             return serialised(self._sets[-1]) if self._sets else None
+
+    def age_max_ms(self) -> int | None:
+        """At which age a container is to be replaced, as its tokens end in a while: half of their life, and a quarter
+        of it had passed at most when it got them. None where they do not end, or no others are to be had."""
+        with self._lock:
+            return self._age_max_ms
 
     def close(self) -> None:
         """Renew no more. Idempotent."""
@@ -170,7 +183,7 @@ class TokenRenewal:
                 self._pause_s = min(_RETRY_S, self._pause_s)
 
     def _renew(self) -> None:
-        """Renew every set that still can be; obtain a new one when the newest is three quarters through its life."""
+        """Renew every set that still can be; obtain a new one when a quarter of the newest one's life is over."""
         with java_errors("Kerberos does not renew the login"):
             java(_USERS).getLoginUser().checkTGTAndReloginFromKeytab()
         ends_ms = {id(tokens): self._renewed_until_ms(tokens) for tokens in self._sets}
@@ -178,10 +191,12 @@ class TokenRenewal:
         if not alive or self._clock.now_ms() >= _grows_old_ms(alive[-1]):
             alive.append(obtain(self._configuration, self._urls, self._renewer))
             ends_ms[id(alive[-1])] = self._renewed_until_ms(alive[-1])
+        lives_ms = [last - issued for issued, last in _lives(alive[-1])]
         with self._lock:
             self._sets = alive
+            self._age_max_ms = int(min(lives_ms) * _REPLACED_AT) if lives_ms else None
         due_ms = min(ends_ms[id(alive[-1])] or 0, _grows_old_ms(alive[-1]))
-        self._pause_s = max(_PAUSE_S_MIN, (due_ms - self._clock.now_ms()) / 1000 * _AT)
+        self._pause_s = max(_PAUSE_S_MIN, (due_ms - self._clock.now_ms()) / 1000 * _RENEWED_AT)
 
     def _renewed_until_ms(self, tokens: Any) -> int | None:
         """Until when these tokens are good; None where one is at the end of its life."""
@@ -199,11 +214,15 @@ class TokenRenewal:
 
 
 def _grows_old_ms(tokens: Any) -> int:
-    """When three quarters are over of the time after which these tokens cannot be renewed any more."""
+    """When others are to take the place of these tokens for containers that start."""
+    return min((int(issued + (last - issued) * _OBTAINED_AT) for issued, last in _lives(tokens)), default=0)
+
+
+def _lives(tokens: Any) -> list[tuple[int, int]]:
+    """When each token was issued, and from when on it cannot be renewed any more."""
     with java_errors("the tokens do not say how long they live"):
         named = [token.decodeIdentifier() for token in tokens.getAllTokens() if token.isManaged()]
-        lives = [(int(name.getIssueDate()), int(name.getMaxDate())) for name in named if name is not None]
-    return min((int(issued + (last - issued) * _AT) for issued, last in lives), default=0)
+        return [(int(name.getIssueDate()), int(name.getMaxDate())) for name in named if name is not None]
 
 
 def _split(tokens: Any) -> tuple[Any, Any]:

@@ -13,12 +13,13 @@ from scribengin.base.jvm import JvmUse
 from scribengin.base.model import Descriptor
 from scribengin.base.names import log_command
 from scribengin.base.process.machine import MachineIdentity, this_machine
-from scribengin.errors import ConfigInvalid, NamespaceNotBound, StoreElsewhere
+from scribengin.base.text.refusals import did_you_mean
+from scribengin.errors import ConfigInvalid, DescriptorUnreadable, NamespaceNotBound, StoreElsewhere
 from scribengin.log.metadata.names import NamespaceUri
 from scribengin.log.store.opening import DEFAULT_STORE, open_store, store_kind
 from scribengin_registry.compare_and_set import win_race
 from scribengin_registry.contract import Registry
-from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
+from scribengin_registry.errors import NodeExists, NodeMissing, RegistryError, VersionConflict
 
 
 def session_for(uri: str, registry: Registry | None) -> tuple[Registry, str, bool]:
@@ -110,8 +111,10 @@ def bound(registry: Registry, path: str, uri: str, *, anywhere: bool = False) ->
     NamespaceNotBound, StoreElsewhere."""
     node = registry.find(path)
     if node is None or not node.data:
+        near = did_you_mean(path, _bound_beside(registry, path))
         raise NamespaceNotBound(
-            f"{uri} is bound to no store: bind it ({log_command(path, 'bind')}, or LogNamespace.bind), or run a sandbox"
+            f"{uri} is bound to no store{f'{near} Else' if near else ':'} bind it ({log_command(path, 'bind')}, or "
+            "LogNamespace.bind), or run a sandbox"
         )
     descriptor = NamespaceDescriptor.from_bytes(node.data, path=path)
     store = NamespaceUri.parse(uri).store
@@ -122,6 +125,19 @@ def bound(registry: Registry, path: str, uri: str, *, anywhere: bool = False) ->
     if not anywhere:
         check_machine(descriptor, path)
     return descriptor
+
+
+def _bound_beside(registry: Registry, path: str) -> list[str]:
+    """The namespaces under the same node, for who names one that there is not."""
+    parent = path.rpartition("/")[0]
+    found: list[str] = []
+    with suppress(RegistryError):
+        for name in registry.children(parent or "/"):
+            node = registry.find(f"{parent}/{name}")
+            with suppress(DescriptorUnreadable):
+                NamespaceDescriptor.from_bytes(node.data if node else b"", path=path)
+                found.append(f"{parent}/{name}")
+    return found
 
 
 def how_to_end(descriptor: NamespaceDescriptor, path: str) -> str:

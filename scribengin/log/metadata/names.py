@@ -33,9 +33,11 @@ class NamespaceUri:
             return cls("", _node_path(uri, uri))
         match = _URI.fullmatch(uri)
         if match is None:
+            bare = uri.strip("/") if "://" not in uri else ""
+            meant = f"did you mean '/{bare}'? Expected" if bare else "expected"
             raise ConfigInvalid(
-                f"'{uri}' is no namespace: expected distributedlog-file://<zookeeper hosts>/<path>, "
-                "as in distributedlog-file://localhost:2181/logs"
+                f"'{uri}' is no namespace: {meant} a node of the registry, as in /logs, or "
+                "distributedlog-file://<zookeeper hosts>/<path>, as in distributedlog-file://localhost:2181/logs"
             )
         store, hosts, path = match[1], match[2], match[3] or "/"
         try:

@@ -172,9 +172,11 @@ class JobDone:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed. `waiting` are the names of containers that wait for room."""
+    """Time has passed. `waiting` are the names of containers that wait for room, `ageing` of those that are to be
+    replaced before what they were given ends."""
 
     waiting: frozenset[str] = frozenset()
+    ageing: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ class PooledWorker:
     """The version of the config that it was started with; None: nobody knows yet."""
     retiring: bool = False
     """There shall be fewer workers: it is to give its tasks back, and then to go."""
+    ageing: bool = False
+    """What it was given to show who it is ends in a while."""
     gone: bool = False
     """Its nodes are removed; what may be left is its container."""
     foreign: bool = False
@@ -48,8 +50,8 @@ class PooledWorker:
         return self.present and self.registered and self.ready
 
     def outdated(self, since: int) -> bool:
-        """Whether it was started before the config was at that version."""
-        return self.config_version is not None and self.config_version < since
+        """Whether another one is to take its place: it was started before the config was at that version, or ages."""
+        return self.ageing or (self.config_version is not None and self.config_version < since)
 
 
 @dataclass(slots=True)

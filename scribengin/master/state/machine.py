@@ -193,8 +193,10 @@ class MasterState:
                 self._hear_job(job, error)
             case ev.RegistryWasAway(away_s):
                 self._telling.record("registry_away", f"the registry did not answer for {away_s:.0f} s")
-            case ev.Tick(waiting):
+            case ev.Tick(waiting, ageing):
                 self._hear_waiting(self.pool.waiting(waiting, now_s))
+                for name in self.pool.ageing(ageing):
+                    self._telling.record("worker_ageing", f"{name} is replaced before its tokens end")
 
     def _hear_waiting(self, names: list[str]) -> None:
         self.errors.pop("room", None)

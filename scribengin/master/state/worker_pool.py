@@ -120,6 +120,13 @@ class WorkerPool:
             worker.room_since_s = now_s
         return sorted((w.name for w in waiting if now_s - w.launched_s >= LONG_WAIT_S), key=natural)
 
+    def ageing(self, names: Collection[str]) -> list[str]:
+        """The containers of `names` end in a while, and are to be replaced before. The workers of which that is new."""
+        found = [worker for worker in self.workers.values() if worker.name in names and not worker.ageing]
+        for worker in found:
+            worker.ageing = True
+        return sorted((worker.name for worker in found if worker.present), key=natural)
+
     def standby_launched(self, name: str, now_s: float) -> None:
         """A standby is about to be launched."""
         self._standbys[name] = now_s
@@ -173,8 +180,8 @@ class WorkerPool:
         """Retire workers, or keep ones that were to retire, until `wanted` are left: how many must be launched.
 
         Those go first that have not come up yet, then those with the fewest tasks: what works is disturbed least.
-        Workers that were started before version `since` of the config are replaced one after the other: one more than
-        wanted is launched, and when it takes tasks an old one goes.
+        Workers that were started before version `since` of the config, or that age, are replaced one after the other:
+        one more than wanted is launched, and when it takes tasks an old one goes.
         """
         present = [worker for worker in self.workers.values() if worker.present]
         present.sort(key=lambda w: (w.eligible, load.get(w.name, 0), [-w.launched_s], natural(w.name)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scribengin.base.text.counting import many
 from scribengin.connectors import AnySourceConfig
@@ -41,11 +41,16 @@ class ChainGraph:
 def graph_of(chain: ChainConfig) -> ChainGraph:
     """The graph of a chain."""
     flows = chain.dataflows
+    found = graph_of_flows(flows)
+    of_edges = (*_late_starts(flows, found.edges), *_divided_otherwise(flows, found.edges))
+    return replace(found, problems=(*found.problems, *_two_writers(flows), *of_edges, *_unused(chain)))
+
+
+def graph_of_flows(flows: Mapping[str, DataflowConfig]) -> ChainGraph:
+    """The graph of dataflows, whatever describes them. Of its problems it has the cycles alone."""
     edges = tuple(edges_of(flows))
     order, left = _sorted(list(flows), edges)
-    of_edges = (*_late_starts(flows, edges), *_divided_otherwise(flows, edges))
-    problems = (*_cycles(left, edges), *_two_writers(flows), *of_edges, *_unused(chain))
-    return ChainGraph(tuple(flows) if left else tuple(order), edges, problems)
+    return ChainGraph(tuple(flows) if left else tuple(order), edges, tuple(_cycles(left, edges)))
 
 
 def _sorted(names: list[str], edges: tuple[Edge, ...]) -> tuple[list[str], list[str]]:

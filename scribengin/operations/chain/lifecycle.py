@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.threads import pause
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edges import Edge
-from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowStatus
+from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowState, DataflowStatus
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.dataflow.retention_holds import release_all_holds
+from scribengin.dataflow.retention_holds import HeldLog, release_all_holds, retention_holds
 from scribengin.dataflow.round.checkpoints import StateLeft
-from scribengin.errors import DataflowBusy, DataflowError
+from scribengin.errors import DataflowBusy, DataflowError, ScribenginError
 from scribengin.operations.chain.draining import left_to_read
-from scribengin.operations.chain.graph import graph_of
+from scribengin.operations.chain.graph import ChainGraph, graph_of_flows
 from scribengin.operations.chain.registry import ChainDescriptor, ChainMember, forget_chain
-from scribengin.operations.delete import delete_dataflow
+from scribengin.operations.delete import delete_dataflow, release_holds
 from scribengin.operations.editing import refuse_unless_led
 from scribengin.operations.lifecycle import (
     await_masters_gone,
@@ -46,12 +47,14 @@ def stop_chain(
     stopped).
     """
     deadline_s = None if timeout_s is None else SYSTEM_CLOCK.monotonic_s() + timeout_s
-    graph = graph_of(chain.parsed())
+    views, graph = _flowing(registry, chain)
     undrained: list[str] = []
-    for member, view in _views(registry, chain):
+    stopped: set[str] = set()
+    for member, view in views:
         name = f"{chain.name}/{member.key}"
         status = view.status()
-        edges = graph.feeding(member.key)
+        edges = tuple(edge for edge in graph.feeding(member.key) if edge.writer in stopped)
+        stopped.add(member.key)
         if status.state not in FINAL_STATES and edges:
             status = _drain(view, name, edges, progress, deadline_s)
         if status.state in FINAL_STATES and edges and (left := left_to_read(view, [edge.source for edge in edges])):
@@ -136,15 +139,59 @@ def resume_chain(registry: Registry, chain: ChainDescriptor) -> list[str]:
     return [member.key for member, view in led if set_desired_state(view, "running")]
 
 
-def start_chain(registry: Registry, chain: ChainDescriptor, home: Path) -> list[str]:
-    """Start the dataflows that have ended, readers first; returns their names. Raises DataflowBusy (none has)."""
-    views = list(_views(registry, chain))
-    ended = [(m, view) for m, view in views if view.status().state in FINAL_STATES or not has_master(view)]
+@dataclass(frozen=True, slots=True)
+class ChainStart:
+    """Which dataflows of a chain were started, and the states of those that ran already, by their names there."""
+
+    started: tuple[str, ...]
+    others: Mapping[str, DataflowState]
+
+
+def start_chain(registry: Registry, chain: ChainDescriptor, home: Path) -> ChainStart:
+    """Start the dataflows that have ended, readers first. Raises DataflowBusy (none has), and what starting one raises:
+    it then says which were started."""
+    views, _ = _flowing(registry, chain)
+    states = {member.key: view.status().state for member, view in views}
+    ended = [(m.key, view) for m, view in views if states[m.key] in FINAL_STATES or not has_master(view)]
     if not ended:
-        raise DataflowBusy(f"all dataflows of chain '{chain.name}' run: there is nothing to start")
-    for _, view in reversed(ended):
-        start_again(view, home)
-    return [member.key for member, _ in ended]
+        raise _needs_no_start(chain.name, states)
+    started: list[str] = []
+    for key, view in reversed(ended):
+        try:
+            start_again(view, home)
+        except ScribenginError as error:
+            if started:
+                error.args = (f"{error}; started before it: {', '.join(started)}",)
+            raise
+        started.append(key)
+    return ChainStart(tuple(reversed(started)), {key: states[key] for key in states if key not in started})
+
+
+def _needs_no_start(chain: str, states: Mapping[str, DataflowState]) -> DataflowBusy:
+    """What to raise of a chain of which no dataflow has ended."""
+    for state, next_step in (
+        ("stopping", f"wait until it has, then `scribengin start {chain}`"),
+        ("paused", f"`scribengin resume {chain}` lets it go on"),
+    ):
+        keys = [key for key in states if states[key] == state]
+        if keys:
+            partly = "" if len(keys) == len(states) else "partly "
+            return DataflowBusy(f"chain '{chain}' is {partly}{state} ({', '.join(keys)}): {next_step}")
+    return DataflowBusy(f"all dataflows of chain '{chain}' run: there is nothing to start")
+
+
+def release_chain_holds(registry: Registry, chain: ChainDescriptor) -> tuple[list[HeldLog], list[str]]:
+    """Have logs keep nothing more for the dataflows of a chain; returns what they had kept, and of each dataflow that
+    is not there why. What is kept for such a one, because it was to be started, goes as well. Raises DataflowBusy, as
+    `release_holds`."""
+    views = {member.key: view for member, view in _there(registry, chain)}
+    held = release_holds(list(views.values()))
+    missing = [member for member in chain.members if member.key not in views]
+    configs = chain.parsed().dataflows if missing else {}
+    for member in missing:
+        held += retention_holds(registry, configs[member.key])
+        release_all_holds(registry, configs[member.key])
+    return held, [f"{chain.name}/{member.key} is not there, {_why_missing(chain)}" for member in missing]
 
 
 def refuse_running(registry: Registry, chain: ChainDescriptor) -> None:
@@ -178,22 +225,33 @@ def delete_chain(registry: Registry, chain: ChainDescriptor, *, force: bool) -> 
 
 
 def _views(registry: Registry, chain: ChainDescriptor) -> Iterator[tuple[ChainMember, DataflowView]]:
-    """The dataflows in the order in which records flow. Raises DataflowBusy if one is not there."""
+    """The dataflows in the order in which records flowed at the submit. Raises DataflowBusy if one is not there."""
     for member in chain.members:
         view = DataflowView(registry, member.dataflow)
         if registry.find(view.paths.root) is None:
-            why = "its submission was cut short" if chain.state == "submitting" else "somebody has deleted it"
             raise DataflowBusy(
-                f"dataflow '{chain.name}/{member.key}' is not there, {why}: submit the chain again, or `scribengin "
-                f"kill {chain.name}` and `scribengin delete {chain.name}`"
+                f"dataflow '{chain.name}/{member.key}' is not there, {_why_missing(chain)}: submit the chain again, or "
+                f"`scribengin kill {chain.name}` and `scribengin delete {chain.name}`"
             )
         yield member, view
+
+
+def _why_missing(chain: ChainDescriptor) -> str:
+    return "its submission was cut short" if chain.state == "submitting" else "somebody has deleted it"
+
+
+def _flowing(registry: Registry, chain: ChainDescriptor) -> tuple[list[tuple[ChainMember, DataflowView]], ChainGraph]:
+    """The dataflows in the order in which records flow as their configs are now, which may have been edited since they
+    were submitted, and the graph of them. Raises DataflowBusy if one is not there."""
+    views = {member.key: (member, view) for member, view in _views(registry, chain)}
+    graph = graph_of_flows({key: view.config_in_force().value for key, (_, view) in views.items()})
+    return [views[key] for key in graph.order], graph
 
 
 def _led(registry: Registry, chain: ChainDescriptor) -> list[tuple[ChainMember, DataflowView]]:
     """The dataflows in the order in which records flow. Raises DataflowBusy if one is not there, has ended, or has no
     master."""
-    found = list(_views(registry, chain))
+    found, _ = _flowing(registry, chain)
     for _, view in found:
         refuse_unless_led(view)
     return found

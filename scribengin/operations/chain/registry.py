@@ -10,8 +10,9 @@ from scribengin.dataflow.registry import paths
 from scribengin.errors import ChainExists, ChainNotFound, DataflowExists, DescriptorUnreadable
 from scribengin.operations.chain.config import ChainConfig, full_name
 from scribengin.operations.chain.graph import graph_of
+from scribengin_registry.compare_and_set import win_race
 from scribengin_registry.contract import Registry
-from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown
+from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
 
 _BAD = ("missing", "unreadable", "failed", "killed", "stalled", "leaderless", "deleting", "stopping", "starting")
 CHAINS = f"{paths.ROOT}/chains"
@@ -150,8 +151,22 @@ def create_chain(registry: Registry, chain: ChainDescriptor) -> None:
 
 
 def complete_chain(registry: Registry, chain: ChainDescriptor) -> None:
-    """Every dataflow of it has been started."""
-    registry.set(path_of(chain.name), chain.model_copy(update={"state": "submitted"}).to_bytes())
+    """Every dataflow of it has been started. What others have written to its node meanwhile stays. Raises
+    ChainNotFound, ChainExists: it was deleted since, or another one stands there."""
+
+    def attempt() -> None:
+        node = registry.find(path_of(chain.name))
+        if node is None:
+            raise ChainNotFound(f"chain '{chain.name}' was deleted while it was submitted: submit it again")
+        there = ChainDescriptor.from_bytes(node.data, path=path_of(chain.name))
+        if there.submitted_ms != chain.submitted_ms:
+            raise ChainExists(
+                f"chain '{chain.name}' was deleted and submitted anew while it was submitted: see `scribengin status "
+                f"{chain.name}`"
+            )
+        registry.set(path_of(chain.name), there.model_copy(update={"state": "submitted"}).to_bytes(), node.version)
+
+    win_race(attempt, races=(VersionConflict, NodeMissing), registry=registry)
 
 
 def forget_chain(registry: Registry, name: str) -> None:

@@ -54,6 +54,31 @@ class Inputs(dict[str, DataFrame]):
         )
 
 
+class Settings(dict[str, Any]):
+    """A mapping of the descriptor's `settings`, which stands at `place`. Whoever asks for a key that there is not is
+    told which there are. Functions that Spark's Python workers run get it as the plain dict that it is."""
+
+    def __init__(self, values: Mapping[str, Any], place: str = "settings") -> None:
+        super().__init__({key: _telling(value, f"{place}.{key}") for key, value in values.items()})
+        self._place = place
+
+    def __missing__(self, name: str) -> Any:
+        keys = sorted(map(str, self))
+        listed = f"{self._place} has no {name!r} (it has: {', '.join(keys) or 'nothing'})"
+        raise KeyError(f"{listed}{did_you_mean(str(name), keys)}")
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Any]]]:
+        return dict, (dict(self),)
+
+
+def _telling(value: Any, place: str) -> Any:
+    if isinstance(value, dict):
+        return Settings(value, place)
+    if isinstance(value, list):
+        return [_telling(one, f"{place}.{number}") for number, one in enumerate(value)]
+    return value
+
+
 UserFunction = Callable[[dict[str, DataFrame], TransformationContext], Any]
 
 
@@ -151,7 +176,7 @@ class PlanBuilder:
     def _by_function(self, session: SparkSession, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
         spec = self.spec
         assert self._function is not None
-        settings = resolved_all(dict(spec.settings))  # secrets among them are here, and nowhere else
+        settings = Settings(resolved_all(dict(spec.settings)))  # secrets among them are here, and nowhere else
         context = TransformationContext(spec.dataflow, session, spec.package_dir, settings, self._package)
         try:
             with self._package.active():

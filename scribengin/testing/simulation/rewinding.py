@@ -100,6 +100,8 @@ class Rewinding:
         to where its streams begin by now."""
         if any(PROGRAM in container.request.argv for container in self._world.machine.running):
             return False
+        if any(one.dataflow == FLOWS[flow] for one in self._at_it):
+            return False  # it has just been ended: nothing says yet where it has left the dataflow
         if FLOWS[flow] in self._left and self._stands_at_what_has_gone():
             self.start(hosts, PlannedRewind(self._world.scheduler.now_s, "earliest", flow))
             return False

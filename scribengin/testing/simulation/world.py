@@ -56,6 +56,8 @@ REVIVED_AFTER_S = 3.0
 """A dataflow without a master for so long is given another one, as an operator does."""
 _TOO_LARGE = "and the registry takes 0:"
 """What a dataflow fails with whose round is too large to commit."""
+_AWAY = "are away; a task tries again until its system answers"
+"""What its status says besides, as long as files in memory are away."""
 
 
 class SimulatedClock:
@@ -312,7 +314,7 @@ class World:
         """Raises Violation for one that has failed, unless by what people mend: then they start it again."""
         status = view.status()
         mended = [*self.rewinding.mended(view.dataflow), *((_TOO_LARGE,) if self.took_little else ())]
-        oracle.check_not_failed(status.state, status.error, mended)
+        oracle.check_not_failed(status.state, status.error, mended, [_AWAY])
         return status.state in ("stopped", "finished", "deleting", "failed")
 
     def run_again(self, flow: int) -> None:

@@ -21,7 +21,7 @@ from scribengin.dataflow.registry.edit_log import (
     write_edit,
 )
 from scribengin.dataflow.registry.view import DataflowView, Versioned
-from scribengin.errors import ConfigInvalid, EditConflict
+from scribengin.errors import ConfigInvalid, DescriptorUnreadable, EditConflict
 from scribengin.master.state.events import AcceptConfig, RefuseConfig
 from scribengin.master.transactions import operations_for
 from scribengin.testing.failpoints import at_failpoint
@@ -235,3 +235,33 @@ def in_force_is(view: DataflowView, version: int) -> None:
     """A master has accepted what stands there."""
     found = view.counted_config()
     view.registry.commit([view.acceptance(view.config_to_edit().value, version, 0, found.numbers)])
+
+
+def damaged(view: DataflowView, version: int) -> None:
+    """Somebody has written something else over an entry of the history."""
+    view.registry.set(view.paths.edit(version), b"{")
+
+
+def test_an_entry_that_cannot_be_read_hides_no_other_and_is_named(view: DataflowView) -> None:
+    for version in range(3):
+        write_edit(view, config(workers=version + 2), version, author="bob@there", at_ms=7)
+    damaged(view, 1)
+    unreadable: dict[str, str] = {}
+    assert [edit.version for edit in edits(view, unreadable)] == [0, 2, 3]
+    (why,) = unreadable.values()
+    assert view.paths.edit(1) in why
+    assert config_of_version(view, 2).workers == 3
+    with pytest.raises(EditConflict, match="version 3 by bob@there"):
+        write_edit(view, config(workers=9), 1, author="ada@here", at_ms=8)
+    with pytest.raises(DescriptorUnreadable):
+        config_of_version(view, 1)
+
+
+def test_an_entry_that_cannot_be_read_keeps_nobody_from_editing_and_a_master_writes_it_anew(
+    view: DataflowView,
+) -> None:
+    write_edit(view, config(workers=3), 0, author="bob@there", at_ms=7)
+    damaged(view, 1)
+    assert view.config_to_edit().value.workers == 3
+    judged(view, 1)
+    assert (edits(view)[-1].outcome, edits(view)[-1].author) == ("accepted", None)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
@@ -23,6 +21,7 @@ from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
 from tests.integration.dafka.dafka_keys import KeyRing
 from tests.integration.dafka.dafka_roles import LISTENING, config_of
+from tests.open_files import expect_nothing_more_open, opened
 
 KINDS = ["DafkaConsumer", "DafkaProducer", "DafkaFollower", "DafkaTower"]
 OPENING = """
@@ -91,11 +90,6 @@ class _NoThread(Thread):
         raise RuntimeError("can't start new thread")
 
 
-def opened() -> tuple[list[str], int]:
-    """The files that this process has open, and its threads."""
-    return sorted(os.listdir("/proc/self/fd")), threading.active_count()
-
-
 @pytest.mark.parametrize("kind", [DafkaConsumer, DafkaTower])
 def test_a_role_that_gets_no_thread_is_refused_and_leaves_nothing_open(
     kind: type[DafkaConsumer | DafkaTower], monkeypatch: pytest.MonkeyPatch
@@ -108,7 +102,7 @@ def test_a_role_that_gets_no_thread_is_refused_and_leaves_nothing_open(
     with pytest.raises(DafkaError) as raised:
         make()
     assert str(raised.value) == refused(f"a {kind.__name__.removeprefix('Dafka').lower()}", "can't start new thread")
-    assert opened() == before
+    expect_nothing_more_open(before)
 
 
 @pytest.fixture
@@ -131,4 +125,4 @@ def test_a_store_that_cannot_open_the_one_that_answers_closes_the_one_that_write
         monkeypatch.setattr(reader, "StoredAnswers", none_left)
         with pytest.raises(DafkaError, match="cannot be opened"):
             DafkaStore(logs, config_of(there))
-        assert opened() == before
+        expect_nothing_more_open(before)

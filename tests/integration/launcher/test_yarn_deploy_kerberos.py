@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from scribengin.testing.waiting import wait_until
-from tests.integration.launcher.kerberos_hdfs import SecureHdfs, secure_hdfs
+from tests.integration.launcher.kerberos_hdfs import LIFE_MS, SecureHdfs, secure_hdfs
 
 _TIMEOUT_S = 240.0
 
@@ -78,7 +78,7 @@ print(json.dumps([told(lambda: made_with(first, "/first"))]), flush=True)
 for line in sys.stdin:
     now = as_bytes(renewal.current())
     works = [told(lambda: made_with(tokens, "/later")) for tokens in (first, now)]
-    print(json.dumps([now != first, *works, str(renewal.failure or "")]), flush=True)
+    print(json.dumps([now != first, *works, renewal.age_max_ms(), str(renewal.failure or "")]), flush=True)
 renewal.close()
 """
 
@@ -155,8 +155,8 @@ def test_a_master_with_a_keytab_has_good_tokens_for_longer_than_any_token_lives(
     assert program.hear() == [{"answer": "made"}]
 
     def outlived() -> bool:
-        changed, first, now, failure = program.ask()
-        assert (now, failure) == ({"answer": "made"}, "")
+        changed, first, now, age_max_ms, failure = program.ask()
+        assert (now, age_max_ms, failure) == ({"answer": "made"}, LIFE_MS // 2, "")
         return changed and "error" in first
 
     wait_until(outlived, _TIMEOUT_S, "the end of the first tokens' life")

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
+from scribengin.testing.waiting import wait_until
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NotAuthorised, RegistryError
 from scribengin_registry.java.jars import pyspark_jars
@@ -53,6 +55,20 @@ def test_a_user_of_the_jaas_file_owns_what_it_creates(hosts: str) -> None:
 def test_a_wrong_password_is_called_one(hosts: str) -> None:
     with pytest.raises(NotAuthorised, match="refused the user's credentials"):
         connect(hosts, auth="sasl-digest:flow:wrong", connect_timeout_s=60)
+
+
+def test_a_wrong_password_is_called_one_however_late_we_look(hosts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kazoo calls itself connected only until the server has not believed it."""
+    start = KazooClient.start_async
+
+    def started_and_refused(client: KazooClient) -> object:
+        live = start(client)
+        wait_until(client._connection.connection_stopped.is_set, 60, "kazoo to give the session up")
+        return live
+
+    monkeypatch.setattr(KazooClient, "start_async", started_and_refused)
+    with pytest.raises(NotAuthorised, match="refused the user's credentials"):
+        connect(hosts, auth="sasl-digest:flow:wrong", connect_timeout_s=2)
 
 
 def test_kerberos_without_its_package_says_which_before_anybody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

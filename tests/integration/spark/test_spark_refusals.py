@@ -66,6 +66,7 @@ def test_a_schema_that_cannot_work_is_refused(spark: SparkSession, ddl: str | No
         ("return {'out': 3}", "returns int for 'out'"),
         ("return src.select('nope')", "UNRESOLVED_COLUMN"),
         ("raise KeyError('limit')", "KeyError: 'limit'"),
+        ("return context.settings['limt']", r"KeyError: .settings has no 'limt' \(it has: nothing\)"),
         ("return inputs['scr']", r"KeyError: .no source is called 'scr' \(there are: src\): did you mean 'src'\?"),
         ("src.count(); return src", "must only describe"),
         ("return context.spark.read.csv(context.path('no.csv'))", "holds no 'no.csv'"),

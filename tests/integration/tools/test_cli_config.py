@@ -292,6 +292,16 @@ def test_a_config_node_that_somebody_deletes_is_told_and_made_again_is_an_edit(
     line.ok("stop", "quiet")
 
 
+def test_a_version_that_cannot_be_read_is_named_and_the_others_are_shown(line: CommandLine, view: DataflowView) -> None:
+    line.ok("config", "set", "quiet", "round.records_max=7")
+    line.ok("config", "set", "quiet", "round.records_max=8")
+    view.registry.set(view.paths.edit(1), b"{")
+    done = line.ok("config", "history", "quiet", "--json")
+    assert [edit["version"] for edit in done.json] == [0, 2]
+    assert f"left out: {view.paths.edit(1)} does not hold a ConfigEdit" in done.err
+    line.ok("config", "set", "quiet", "round.records_max=9")
+
+
 def editor(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """An editor that does this to the file `$1`."""
     program = directory / "editor.sh"

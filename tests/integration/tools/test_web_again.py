@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.dataflow.registry.descriptors import ConfigEdit
+from scribengin.dataflow.registry.descriptors import ConfigEdit, HistoryEvent
 from scribengin.dataflow.registry.edit_log import write_edit
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.testing.memory.registry import MemoryRegistry
@@ -75,6 +75,19 @@ def test_a_history_that_could_not_be_read_is_shown_once_it_can_be(
             expect(page.get_by_text("the registry does not answer")).to_be_visible()
         expect(page.get_by_text("0 in force")).to_be_visible()
         expect(page.get_by_text("the registry does not answer")).to_be_hidden()
+
+
+def test_a_version_that_cannot_be_read_is_named_beside_the_others(
+    browser: Browser, memory_registry: MemoryRegistry
+) -> None:
+    view = put(memory_registry)
+    version = scaled(view, 5)
+    scaled(view, 6)
+    view.registry.set(view.paths.edit(version), b"{")
+    with serving(memory_registry) as server, opened(browser, server) as page:
+        at(page, "history")
+        expect(page.get_by_text(f"Left out: {view.paths.edit(version)}")).to_be_visible()
+        expect(page.locator("tbody").first.locator("tr")).to_have_count(2)
 
 
 def test_that_a_version_is_refused_is_shown_once_it_is(browser: Browser, memory_registry: MemoryRegistry) -> None:
@@ -150,3 +163,27 @@ def test_what_is_opened_while_nothing_was_seen_yet_is_shown_once_something_was(
         expect(page.get_by_text("Nothing of the registry has been seen yet.")).to_have_count(0)
         page.get_by_role("main").get_by_role("link", name="All dataflows").first.click()
         expect(page.locator("tbody tr")).to_have_count(3)
+
+
+def test_what_happened_to_a_dataflow_is_shown_though_nothing_else_of_it_has_changed(
+    browser: Browser, memory_registry: MemoryRegistry
+) -> None:
+    view = put(memory_registry)
+    with serving(memory_registry) as server, opened(browser, server) as page:
+        at(page, "history")
+        expect(page.get_by_text("0 in force")).to_be_visible()
+        for kind in ("rewound", "rebalanced"):
+            view.add_history([HistoryEvent(at_ms=SYSTEM_CLOCK.now_ms(), kind=kind, message="by ada")])
+            expect(page.get_by_text(kind)).to_be_visible()
+
+
+def test_an_address_that_is_none_is_a_dataflow_that_there_is_not(
+    browser: Browser, memory_registry: MemoryRegistry
+) -> None:
+    put(memory_registry)
+    with serving(memory_registry) as server, opened(browser, server) as page:
+        page.evaluate("location.hash = '#/flow/%'")
+        expect(page.get_by_text("There is no dataflow '%'")).to_be_visible()
+        page.reload()
+        expect(page.get_by_text("There is no dataflow '%'")).to_be_visible()
+        expect(page.locator("#live")).to_have_text("live")

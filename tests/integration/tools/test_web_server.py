@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import socket
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +22,16 @@ from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.operations.chain.registry import path_of
 from scribengin.operations.editing import as_yaml
 from scribengin.operations.lifecycle import kill_dataflow, masters
+from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_tools.web import connections
+from scribengin_tools.web.actions import WebActions
+from scribengin_tools.web.app import WAITING_MAX
 from scribengin_tools.web.connections import CONNECTIONS_MAX
 from scribengin_tools.web.server import WebConfig, WebServer
 from tests.integration import watched
+from tests.integration.tools.web_page import serving
 from tests.integration.web_client import Client
 
 PATIENCE_S = 60.0
@@ -443,3 +450,32 @@ def test_a_chain_whose_node_is_damaged_hides_nothing(page: WebServer, registry: 
         assert "does not hold a ChainDescriptor" in told["error"]
         assert page.watcher.snapshot.trouble is None
         assert "flight_delays" in page.watcher.snapshot.look.overviews
+
+
+@pytest.mark.parametrize(("action", "line"), [("verdict", "GET"), ("start", "POST")])
+def test_whoever_waits_for_a_master_holds_up_nobody_else(
+    memory_registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch, action: str, line: str
+) -> None:
+    watched.put_three(memory_registry, SYSTEM_CLOCK.now_ms())
+    path = "/api/flows/heat_alarm"
+    waiting: list[int] = []
+    over = threading.Event()
+
+    def slow(*_arguments: object) -> dict[str, Any]:
+        waiting.append(1)
+        over.wait(PATIENCE_S)
+        return {}
+
+    monkeypatch.setattr(WebActions, action, slow)
+    with serving(memory_registry, write=True) as server, ThreadPoolExecutor(60) as asking:
+        client = Client(server.url).login(server)
+        ask = partial(client.get, f"{path}/verdict/0") if line == "GET" else partial(client.post, f"{path}/start")
+        asked = [asking.submit(ask) for _ in range(60)]
+        try:
+            wait_until(lambda: len(waiting) >= WAITING_MAX, PATIENCE_S, "them to wait")
+            assert client.get(f"{path}/config").status == 200
+            assert client.get(f"{path}/history").status == 200
+            assert len(waiting) == WAITING_MAX
+        finally:
+            over.set()
+        assert {one.result().status for one in asked} == {200}

@@ -61,6 +61,18 @@ def source(**keys: Any) -> dict[str, Any]:
             "sources.pkgs.kind: 'hfds' is none of log, hdfs, kafka, spark, dafka: did",
         ),
         ({"sources": {"pkgs": {"path": "/in"}}}, "sources.pkgs.kind: is missing"),
+        (
+            {"sources": {"pkgs": {"knd": "hdfs", "path": "/in"}}},
+            "sources.pkgs.kind: is missing: did you write 'knd' for it?",
+        ),
+        ({"sinks": {"out": {"Kind": "log", "log": "x"}}}, "sinks.out.kind: is missing: did you write 'Kind' for it?"),
+        ({"sources": {"pkgs": {3: "hdfs"}}}, "sources.pkgs.kind: is missing"),
+        ({"sinks": {"out": {"kind": "lgo"}}}, "sinks.out.kind: 'lgo' is none of log, hdfs, kafka, spark, dafka: did"),
+        (
+            {"sinks": {"out": {"kind": "Kafka"}}},
+            "sinks.out.kind: 'Kafka' is none of log, hdfs, kafka, spark, dafka: did",
+        ),
+        ({"sinks": {"out": {"kind": "LOG"}}}, "sinks.out.kind: 'LOG' is none of log, hdfs, kafka, spark, dafka: did"),
         ({"sources": {"pkgs": {"kind": "hdfs"}}}, "sources.pkgs.path: is missing"),
         ({"sources": {}}, "sources: is empty"),
         ({"workers": "many"}, "workers: 'many' is no whole number"),

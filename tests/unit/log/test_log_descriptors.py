@@ -9,6 +9,7 @@ import pytest
 
 from scribengin.log.store.contract import SegmentName, Tail
 from scribengin.log.store.file import FileSegmentStore
+from tests.open_files import expect_nothing_more_open, opened
 
 
 @pytest.mark.parametrize("kind", ["appender", "view"])
@@ -17,12 +18,12 @@ def test_a_close_that_raises_keeps_nothing_open_and_is_not_repeated(
 ) -> None:
     store, name = FileSegmentStore(tmp_path), SegmentName("log", 1, 1)
     store.create_log("log")
-    before = set(os.listdir("/proc/self/fd"))
-    opened = appender = store.create(name, fsync=False)
+    before = opened()
+    segment = appender = store.create(name, fsync=False)
     appender.publish(Tail(0, 0, 0, 0))
     if kind == "view":
-        opened = store.open(name)
-        opened.tail()
+        segment = store.open(name)
+        segment.tail()
     close, closed = os.close, []
 
     def first_raises(descriptor: int) -> None:
@@ -33,9 +34,9 @@ def test_a_close_that_raises_keeps_nothing_open_and_is_not_repeated(
 
     monkeypatch.setattr(os, "close", first_raises)
     with pytest.raises(OSError, match="Input/output"):
-        opened.close()
-    opened.close()
+        segment.close()
+    segment.close()
     appender.close()
     assert len(closed) == len(set(closed)) > 1
     monkeypatch.undo()
-    assert set(os.listdir("/proc/self/fd")) == before
+    expect_nothing_more_open(before)

@@ -95,6 +95,7 @@ BROKEN: list[tuple[str, Callable[[], object]]] = [
     ("it ends as it was told", lambda: oracle.check_not_failed("failed", "task-0: a hole", ["too large"])),
     ("it ends as it was told", lambda: oracle.check_not_failed("failed", None, ["too large"])),
     ("it ends as it was told", lambda: oracle.check_not_failed("failed", "1: too large\n\n2: a hole", ["too large"])),
+    ("it ends as it was told", lambda: oracle.check_not_failed("failed", "out: is away", ["too large"], ["is away"])),
     ("it ends as it was told", lambda: oracle.check_stopped("finished", None)),
     ("a rewind passes over what is there", lambda: oracle.check_passed_over("in/0", DLSN(1, 3, 0), DLSN(1, 2, 0))),
 ]
@@ -124,6 +125,7 @@ KEPT: list[Callable[[], object]] = [
     lambda: oracle.check_not_failed("running", "task-0: a hole"),
     lambda: oracle.check_not_failed("failed", "task-0: it is too large", ["too large"]),
     lambda: oracle.check_not_failed("failed", "1: too large\n\n2: it is gone", ["too large", "gone"]),
+    lambda: oracle.check_not_failed("failed", "1: too large\n\nout: is away", ["too large"], ["is away"]),
     lambda: oracle.check_forgotten("/log", _BEFORE.model_copy(update={"epoch": 0})),
     lambda: oracle.check_forgotten("/log", _BEFORE, _BEFORE),
     lambda: oracle.check_stopped("stopped", "an old word"),

@@ -62,7 +62,10 @@ class WebActions:
     def history(self, name: str) -> Json:
         """Edits and events."""
         view = self.view(name)
-        return history_json(edits(view), view.history().events, view.config_in_force().version)
+        unreadable: dict[str, str] = {}
+        found = edits(view, unreadable)
+        events, in_force = view.history().events, view.config_in_force().version
+        return history_json(found, events, in_force, list(unreadable.values()))
 
     def check(self, name: str, text: str, version: int) -> Json:
         """What an edit would change and do, or what is wrong with it. Writes nothing."""

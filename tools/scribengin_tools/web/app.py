@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
@@ -46,6 +49,8 @@ from scribengin_tools.web.model.watcher import Watcher
 STATIC = Path(__file__).parent / "static"
 CSRF_HEADER = "x-scribengin-csrf"
 BODY_BYTES_MAX = 1024 * 1024
+WAITING_MAX = 16
+"""So many requests of a kind may wait for a master at once; more of that kind wait for them, and nobody else does."""
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -80,6 +85,8 @@ class Page:
     cookie: str
     write: bool
     clock: Clock
+    verdicts: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(WAITING_MAX))
+    starts: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(WAITING_MAX))
 
     def app(self) -> ASGIApp:
         """The ASGI application."""
@@ -216,7 +223,8 @@ class Page:
         return await _done(self.operator.version, request.path_params["name"], request.path_params["version"])
 
     async def _verdict(self, request: Request) -> Response:
-        return await _done(self.operator.verdict, request.path_params["name"], request.path_params["version"])
+        name, version = request.path_params["name"], request.path_params["version"]
+        return await _done(self.operator.verdict, name, version, of=self.verdicts)
 
     async def _history(self, request: Request) -> Response:
         return await _done(self.operator.history, request.path_params["name"])
@@ -252,7 +260,7 @@ class Page:
         return await _done(self.operator.set_desired, request.path_params["name"], "stopped", _author(request))
 
     async def _start(self, request: Request) -> Response:
-        return await _done(self.operator.start, request.path_params["name"], _author(request))
+        return await _done(self.operator.start, request.path_params["name"], _author(request), of=self.starts)
 
     async def _roll_back(self, request: Request) -> Response:
         version = _count(await _body(request), "version")
@@ -288,9 +296,9 @@ class _Guard:
         await refused(scope, receive, sent)
 
 
-async def _done(act: Callable[..., Json], *arguments: Any) -> Response:
-    """What talks to the registry must not hold up the others."""
-    return JSONResponse(await run_in_threadpool(act, *arguments))
+async def _done(act: Callable[..., Json], *arguments: Any, of: CapacityLimiter | None = None) -> Response:
+    """What talks to the registry must not hold up the others; nor may what waits long, which is one `of` so many."""
+    return JSONResponse(await run_sync(partial(act, *arguments), limiter=of))
 
 
 async def _told(_request: Request, error: Exception) -> Response:

@@ -9,8 +9,11 @@ What a crash leaves:
 |--------------------|---------------------------------------------|--------------------------------------------------|
 | write, prepare     | staged segments that no commit log names    | deletes them                                     |
 | the commit         | the same                                    | deletes them                                     |
-| complete           | staged segments that the commit log names   | renames them                                     |
-| the next prepare   | a rename that the disk may not remember yet | renames again, unless a merge has taken it since |
+| a rename           | staged segments that the commit log names   | renames them                                     |
+| its sync           | a rename that the disk may not remember     | renames again, unless a merge has taken it since |
+
+Readers see a rename before the disk is sure to remember it. So nothing follows in a partition before it is: what a
+power failure takes back for a while is the end of what they have seen, and no more than one segment of each partition.
 """
 
 from __future__ import annotations
@@ -147,7 +150,6 @@ class FileSinkWriter(SinkStreamWriter):
         self._segments: list[_OpenSegment] = []
         self._current: dict[str, _OpenSegment] = {}
         self._prepared = False
-        self._renamed = False
         self._incarnation: int | None = None
         self._round = 0
 
@@ -161,8 +163,7 @@ class FileSinkWriter(SinkStreamWriter):
         named = self._named(committed)
         for segment in named:
             self._verify(segment, state)
-        for segment in named:
-            self._complete(segment, state)
+        self._complete_all(named, state)
         kept = {segment.name for segment in named}
         for key in staged:
             if key.name not in kept:
@@ -192,9 +193,6 @@ class FileSinkWriter(SinkStreamWriter):
             return None
         segments = self._finish_all()
         self._files.sync_directory(self._layout.staged)
-        if self._renamed:  # the last round is forgotten with the coming commit: its rename must be durable before
-            self._files.sync_directory(self._layout.committed)
-            self._renamed = False
         for described in segments:
             if self._files.size(f"{self._layout.staged}/{described.name}") is None:
                 raise self._deleted(described.name)
@@ -204,8 +202,7 @@ class FileSinkWriter(SinkStreamWriter):
 
     def complete_commit(self, committed: CommitDescriptor) -> None:
         named = self._named(committed)
-        for segment in named:
-            self._complete(segment, None)
+        self._complete_all(named, None)
         if {segment.name for segment in named} >= {segment.key.name for segment in self._segments}:
             self._next_round()
 
@@ -300,25 +297,40 @@ class FileSinkWriter(SinkStreamWriter):
             raise DataflowError(f"{self._what}: its commit log names a round of a '{committed.kind}' sink; restore it")
         return StagedRound.model_validate(committed.data).segments
 
-    def _complete(self, segment: StagedSegment, state: MergeDescriptor | None) -> None:
-        """Rename a segment, unless that was done before. `state` is the merge node if the caller has read it."""
+    def _complete_all(self, segments: tuple[StagedSegment, ...], state: MergeDescriptor | None) -> None:
+        """Rename the segments of a round, and be sure that the disk remembers it. `state` as for `_complete`."""
+        unsure: set[str] = set()
+        for segment in segments:
+            partition = segment.key.partition if segment.key is not None else ""
+            if partition in unsure:
+                self._files.sync_directory(self._layout.committed)
+                unsure.clear()
+            if self._complete(segment, state):
+                unsure.add(partition)
+        if unsure:
+            self._files.sync_directory(self._layout.committed)
+
+    def _complete(self, segment: StagedSegment, state: MergeDescriptor | None) -> bool:
+        """Rename a segment, unless that was done before: whether it is there by a rename that the disk may forget.
+        `state` is the merge node if the caller has read it."""
         staged, committed = f"{self._layout.staged}/{segment.name}", f"{self._layout.committed}/{segment.name}"
         if state is not None and _merged(segment, state):
             self._drop(segment.name)  # a rename that the disk forgot: the segment is in a final file already
-            return
+            return False
         try:
             with failpoint("files.complete"):
                 self._files.rename(staged, committed)
-            self._renamed = True
+            return True
         except FileExistsError:
             raise DataflowError(
                 f"{self._what}: segment {segment.name} is staged and committed; delete the staged one"
             ) from None
         except FileNotFoundError:
             if self._files.size(committed) is not None:
-                self._renamed = True  # by whoever was here before: nobody knows yet whether the disk will remember it
-            elif not _merged(segment, self._state()):
+                return True  # by whoever was here before: nobody knows yet whether the disk will remember it
+            if not _merged(segment, self._state()):
                 raise self._deleted(segment.name) from None
+            return False
 
     def _drop(self, name: str) -> None:
         with failpoint("files.drop"):

@@ -35,12 +35,19 @@ class YarnLauncher(ContainerLauncher):
     """Containers of this process's application; any number of launchers may look at one fleet."""
 
     def __init__(
-        self, fleet: Roster[Any], kit: Kit, clock: Clock = SYSTEM_CLOCK, tokens: Callable[[], Any] = lambda: None
+        self,
+        fleet: Roster[Any],
+        kit: Kit,
+        clock: Clock = SYSTEM_CLOCK,
+        tokens: Callable[[], Any] = lambda: None,
+        age_max_ms: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """`tokens` gives those for a container that is started now, as in `Program`."""
+        """`tokens` gives those for a container that is started now, as in `Program`; `age_max_ms`, at which age it is
+        to be replaced because they end."""
         self._fleet = fleet
         self._kit = kit
         self._tokens = tokens
+        self._age_max_ms = age_max_ms
         self._clock = clock
         self._lock = threading.Lock()
         self._watched: set[str] = set()
@@ -86,6 +93,13 @@ class YarnLauncher(ContainerLauncher):
 
     def waiting(self) -> frozenset[str]:
         return frozenset(self._fleet.waiting())
+
+    def ageing(self) -> frozenset[str]:
+        age_max_ms = self._age_max_ms()
+        if age_max_ms is None:
+            return frozenset()
+        since_ms = self._clock.now_ms() - age_max_ms
+        return frozenset(c.name for c in self._fleet.running() if c.launched_ms <= since_ms)
 
     def log_tail(self, container: ContainerDescriptor, name: LogName, lines_max: int = 12) -> str:
         return last_lines(self._fleet.log_end(container, name, _LOG_BYTES_MAX), lines_max)

@@ -113,9 +113,12 @@ def history(name: NameArgument, as_json: JsonOption = False, registry: RegistryO
     from scribengin.dataflow.registry.edit_log import changes_of, edits
     from scribengin.operations.names import view_of
 
+    unreadable: dict[str, str] = {}
     with connected(registry) as session:
         view = view_of(session, name)
-        found, in_force = edits(view), view.config_in_force().version
+        found, in_force = edits(view, unreadable), view.config_in_force().version
+    for why in unreadable.values():
+        note(f"left out: {why}")
     if as_json:
         print_json(masked([edit.model_dump(mode="json") for edit in found]))
         return

@@ -121,17 +121,19 @@ def release_holds(name: NameArgument, registry: RegistryOption = None) -> None:
     shows how much. After this it goes when its time has come; what is purged before the dataflow starts again is gone
     for it, and it then says so.
     """
-    from scribengin.dataflow.registry.view import DataflowView
+    from scribengin.operations.chain.lifecycle import release_chain_holds
     from scribengin.operations.delete import release_holds as give_up
     from scribengin.operations.names import chain_of, view_of
 
+    missing: list[str] = []
     with connected(registry) as session:
         chain = chain_of(session, name)
         if chain is None:
-            views = [view_of(session, name)]
+            held = give_up([view_of(session, name)])
         else:
-            views = [DataflowView(session, member.dataflow) for member in chain.members]
-        held = give_up(views)
+            held, missing = release_chain_holds(session, chain)
+    for why in missing:
+        note(why)
     records = many(sum(one.records for one in held), "record")
     kept = f"{records} of {many(len(held), 'log')}" if held else "none"
     print(f"logs keep nothing for '{name}' any more (before: {kept})")

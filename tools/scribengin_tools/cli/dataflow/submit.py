@@ -226,8 +226,10 @@ def start(name: NameArgument, wait: WaitOption = False, registry: RegistryOption
 
     with connected(registry) as session:
         if chain := chain_of(session, name):
-            started = start_chain(session, chain, scribengin_home())
-            print(f"started chain '{name}' ({', '.join(started)})", flush=True)
+            done = start_chain(session, chain, scribengin_home())
+            for key, state in done.others.items():
+                print(f"dataflow '{name}/{key}' was {state} already")
+            print(f"started chain '{name}' ({', '.join(done.started)})", flush=True)
             for member in chain.members if wait else ():
                 follow(DataflowView(session, member.dataflow), wait=True)
             return

@@ -108,14 +108,17 @@ def graph_json(graph: FlowGraph) -> Json:
     }
 
 
-def history_json(edits: Sequence[ConfigEdit], events: Sequence[HistoryEvent], in_force: int) -> Json:
-    """Both histories, the newest first. What a version changes that no master has looked at is told from the one
-    before it."""
+def history_json(
+    edits: Sequence[ConfigEdit], events: Sequence[HistoryEvent], in_force: int, unreadable: Sequence[str] = ()
+) -> Json:
+    """Both histories, the newest first, and why a version is left out. What a version changes that no master has looked
+    at is told from the one before it."""
     told = [_edit_json(edit, before) for edit, before in zip(edits, [None, *edits], strict=False)]
     return {
         "in_force": in_force,
         "edits": told[::-1],
         "events": [event.model_dump(mode="json", exclude={"format"}) for event in reversed(events)],
+        "unreadable": list(unreadable),
     }
 
 

@@ -178,9 +178,9 @@ class Watcher:
         axis_ms = self._started_ms + round((self._clock.monotonic_s() - self._started_s) * 1000)
         with self._lock:
             self._snapshot = self._snapshot.after(look, self._clock.now_ms(), axis_ms)
-            self._timelines = {name: self._timelines.get(name) or Timeline() for name in self._snapshot.rows}
+            self._timelines = {name: line for name, line in self._timelines.items() if name in self._snapshot.flows}
             for name, row in self._snapshot.rows.items():
-                self._timelines[name].add(row)
+                self._timelines.setdefault(name, Timeline()).add(row)
             self.looks += 1
         self._tell()
 

@@ -13,9 +13,18 @@ const unseen = h("p", { class: "empty" }, "Nothing of the registry has been seen
 let page = null;
 let shownHash = null;
 
+// A part of the address as it was meant; as it stands there, where it is none that a page would write.
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function show() {
   if (location.hash === "#main") return;
-  const [, kind, name, tab] = location.hash.split("/").map((part) => decodeURIComponent(part ?? ""));
+  const [, kind, name, tab] = location.hash.split("/").map(decoded);
   const moved = shownHash !== null && shownHash !== location.hash;
   shownHash = location.hash;
   page = kind === "flow" && name ? flowPage(name, tab ?? "") : overview();

@@ -3,7 +3,9 @@ import { act } from "./acting.js";
 import { ask, flowPath, mayPass, session } from "./api.js";
 import { h, keyed, setText } from "./dom.js";
 import { moment } from "./format.js";
-import { isWell } from "./store.js";
+import { isWell, now } from "./store.js";
+
+const AGAIN_MS = 5_000; // of a rewind, or of tasks that were moved, the overview tells nothing
 
 export function historyTab(name) {
   const edits = h("tbody", {});
@@ -18,10 +20,19 @@ export function historyTab(name) {
   let inForce = null;
   let failed = false;
   let turn = 0;
+  let askedMs = 0;
+  let asking = false;
 
   async function fetchHistory() {
     const mine = (turn += 1);
     failed = false;
+    askedMs = now();
+    asking = true;
+    await fetchAs(mine);
+    if (mine === turn) asking = false;
+  }
+
+  async function fetchAs(mine) {
     let found;
     try {
       found = await ask(flowPath(name, "/history"));
@@ -33,7 +44,8 @@ export function historyTab(name) {
       return;
     }
     if (mine !== turn) return;
-    wrong.hidden = true;
+    wrong.hidden = !found.unreadable.length;
+    setText(wrong, found.unreadable.map((why) => `Left out: ${why}.`).join(" "));
     noEvents.hidden = found.events.length > 0;
     events.parentElement.hidden = !found.events.length;
     inForce = found.in_force;
@@ -65,7 +77,8 @@ export function historyTab(name) {
     element,
     update(flow) {
       const mark = `${flow.config_version} ${flow.config_latest} ${flow.config_error} ${flow.state} ${flow.master} ${flow.ready} ${flow.failures}`;
-      if (mark !== seen || (failed && isWell())) fetchHistory();
+      const late = !asking && Math.abs(now() - askedMs) > AGAIN_MS;
+      if (mark !== seen || (isWell() && (failed || late))) fetchHistory();
       seen = mark;
     },
   };
