@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import errno
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import zip_longest
 from typing import Any
@@ -18,7 +19,7 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.core import url_to_fs
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from scribengin.errors import ConfigInvalid, DataflowError
+from scribengin.errors import ConfigInvalid, DataflowError, ScribenginError
 from scribengin.filesystems.contract import (
     DurableFileSystem,
     FileInfo,
@@ -40,6 +41,12 @@ _MODIFIED_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modifica
 """Where the file systems of fsspec say when a file was written to; each has its own word."""
 
 _VERSION_KEYS = ("generation", "ETag", "etag", "content_md5", "created")
+
+_FORBIDDEN = frozenset({401, 403})
+_PASSING = frozenset({408, 429})
+_SERVER_ERROR = 500
+_PASSING_KIND = re.compile("Connect|Timeout|TimedOut|Transport|HTTPClient|Payload|ServiceRequest|ServiceResponse")
+"""Errors without an answer, by the names of classes in botocore, gcsfs, aiohttp, google-auth and azure-core."""
 
 
 def open_url(url: str) -> tuple[FileSystem, str]:
@@ -76,14 +83,22 @@ class FsspecFileSystem(FileSystem):
     def __init__(self, fs: fsspec.AbstractFileSystem) -> None:
         self._fs: Any = fs
 
+    def _named(self, path: str) -> str:
+        return str(self._fs.unstrip_protocol(path))
+
+    @contextmanager
+    def _errors(self, act: str, path: str) -> Iterator[None]:
+        with clear_errors(act, self._named(path)), plain_errors():
+            yield
+
     def is_directory(self, path: str) -> bool:
-        with clear_errors("look at", path):
+        with self._errors("look at", path):
             self._fs.invalidate_cache()
             return bool(self._fs.isdir(path))
 
     def find(self, root: str, depth_max: int | None = None) -> list[FileInfo]:
         root = str(self._fs._strip_protocol(root)).rstrip("/")  # the form in which fsspec returns paths
-        with clear_errors("look for files in", root):
+        with self._errors("look for files in", root):
             self._fs.invalidate_cache()
             found = self._found(root, depth_max)
             if not found and not self._fs.exists(root):
@@ -112,7 +127,7 @@ class FsspecFileSystem(FileSystem):
         return found
 
     def read(self, path: str, start: int, end: int) -> bytes:
-        with clear_errors("read", path):
+        with self._errors("read", path):
             return bytes(self._fs.cat_file(path, start=start, end=end))
 
 
@@ -152,7 +167,7 @@ class FsspecDurableFileSystem(FsspecFileSystem, DurableFileSystem):
         try:
             if not self.names(path) and self._protocol in OBJECT_STORES - {"memory"}:
                 bucket = path.strip("/").partition("/")[0]
-                with clear_errors("look at", bucket):
+                with self._errors("look at", bucket):
                     if not self._fs.exists(bucket):
                         return f"{self._named(path)} cannot be written, for there is no {self._named(bucket)}"
         except DataflowError as error:
@@ -160,9 +175,6 @@ class FsspecDurableFileSystem(FsspecFileSystem, DurableFileSystem):
                 raise
             return f"{self._named(path)} cannot be written, for this user may not list it ({error.__cause__})"
         return None
-
-    def _named(self, path: str) -> str:
-        return str(self._fs.unstrip_protocol(path))
 
     def canonical(self, path: str) -> str:
         """What names a file on an object store is no path: it is taken as it is."""
@@ -176,60 +188,66 @@ class FsspecDurableFileSystem(FsspecFileSystem, DurableFileSystem):
     def snapshots(self, paths: Sequence[str]) -> list[Iterator[bytes]]:
         opened = []
         for path in paths:
-            with clear_errors("read", path):
+            with self._errors("read", path):
                 opened.append(self._fs.open(path, "rb"))
         return [self._blocks(path, file) for path, file in zip(paths, opened, strict=True)]
 
     def _blocks(self, path: str, file: Any) -> Iterator[bytes]:
         with file:
             while True:
-                with clear_errors("read", path):
+                with self._errors("read", path):
                     block = bytes(file.read(_BLOCK_BYTES))
                 if not block:
                     return
                 yield block
 
     def _make_directory(self, path: str) -> None:
-        self._fs.makedirs(path, exist_ok=True)
+        with self._errors("create the directory", path):
+            self._fs.makedirs(path, exist_ok=True)
 
     def _settle_directory(self, parent: str) -> None:
         """Nothing: there is no sync."""
 
     def _names(self, path: str) -> list[str]:
-        self._fs.invalidate_cache()
-        found = [posixpath.basename(str(name).rstrip("/")) for name in self._fs.ls(path, detail=False)]
-        return [name for name in found if name]
+        with self._errors("list", path):
+            self._fs.invalidate_cache()
+            found = [posixpath.basename(str(name).rstrip("/")) for name in self._fs.ls(path, detail=False)]
+            return [name for name in found if name]
 
     def _size(self, path: str) -> int:
-        self._fs.invalidate_cache()
-        return int(self._fs.info(path)["size"])
+        with self._errors("look at", path):
+            self._fs.invalidate_cache()
+            return int(self._fs.info(path)["size"])
 
     def _create(self, path: str) -> NewFile:
         if self.size(path) is not None:
             raise FileExistsError(errno.EEXIST, "is there already", path)
-        return _FsspecFile(path, self._fs.open(path, "wb"))
+        with self._errors("create", path):
+            return _FsspecFile(self._named(path), self._fs.open(path, "wb"))
 
     def _sync_directory(self, path: str) -> None:
         """Nothing: there is no sync."""
 
     def _rename(self, path: str, to: str) -> None:
-        size, moved = self._size(path), self.size(to)
-        if moved is not None:
-            if size != moved or not self._equal(path, to):
-                raise FileExistsError(errno.EEXIST, "is there already", to)
-            self._fs.rm_file(path)  # the copy was made, and its maker died before it could delete
-            return
-        if self._protocol in RENAMING:
-            self._fs.mv(path, to)
-            return
-        self._fs.cp_file(path, to)  # where there is no rename, `mv` takes the path for a pattern, and deletes by it
-        self._fs.rm_file(path)
+        with self._errors("move", path):
+            size, moved = self._size(path), self.size(to)
+            if moved is not None:
+                if size != moved or not self._equal(path, to):
+                    raise FileExistsError(errno.EEXIST, "is there already", to)
+                self._fs.rm_file(path)  # the copy was made, and its maker died before it could delete
+                return
+            if self._protocol in RENAMING:
+                self._fs.mv(path, to)
+                return
+            self._fs.cp_file(path, to)  # where there is no rename, `mv` takes the path for a pattern, and deletes by it
+            self._fs.rm_file(path)
 
     def _equal(self, path: str, other: str) -> bool:
         return all(a == b for a, b in zip_longest(*self.snapshots([path, other])))
 
     def _remove(self, path: str) -> None:
-        self._fs.rm_file(path)
+        with self._errors("delete", path):
+            self._fs.rm_file(path)
 
 
 class _FsspecFile(NewFile):
@@ -239,11 +257,8 @@ class _FsspecFile(NewFile):
         self._failed = False
 
     def _append(self, data: memoryview) -> None:
-        try:
+        with self._failing():
             self._file.write(data)
-        except OSError:
-            self._give_up()
-            raise
 
     def _sync(self) -> None:
         self._end()
@@ -254,8 +269,14 @@ class _FsspecFile(NewFile):
 
     def _end(self) -> None:
         """Complete the file; after an error there is nothing to complete."""
-        try:
+        with self._failing():
             self._file.close()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            with plain_errors():
+                yield
         except OSError:
             self._give_up()
             raise
@@ -266,6 +287,37 @@ class _FsspecFile(NewFile):
         self._failed = True
         if isinstance(self._file, AbstractBufferedFile):
             self._file.closed = True
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn what the packages behind fsspec raise in classes of their own into OSErrors, with their words."""
+    try:
+        yield
+    except (OSError, ScribenginError, MemoryError):
+        raise
+    except Exception as error:
+        raise _os_error(error) from error
+
+
+def _os_error(error: Exception) -> OSError:
+    """By the status that the server has answered with, or, where none has, by the names of its classes."""
+    why, status = str(error) or type(error).__name__, _status(error)
+    if status in _FORBIDDEN:
+        return PermissionError(why)
+    if status is None:
+        passing = any(_PASSING_KIND.search(kind.__name__) for kind in type(error).__mro__)
+    else:
+        passing = status in _PASSING or status >= _SERVER_ERROR
+    return ConnectionError(why) if passing else OSError(errno.EIO, why)
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status within an error: each package has its own word for it."""
+    response = getattr(error, "response", None)
+    said = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
+    found = [getattr(error, name, None) for name in ("code", "status_code", "status")]
+    return next((int(str(code)) for code in (*found, said.get("HTTPStatusCode")) if str(code).isdecimal()), None)
 
 
 def _info(root: str, path: str, info: dict[str, Any]) -> FileInfo:

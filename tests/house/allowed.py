@@ -14,6 +14,7 @@ BLANKET_HANDLERS: dict[str, str] = {
     "scribengin.dafka.role:Role._run": "its thread's outermost loop: every later call raises it",
     "scribengin.dafka.tower:DafkaTower._run": "its thread's outermost loop: `failure` tells of it",
     "scribengin.launcher.yarn.application_master.fleet:Fleet._run": "its thread's outermost loop: the master ends",
+    "scribengin.launcher.yarn.security:TokenRenewal._run": "its thread's outermost loop: it is told, and tried again",
     "scribengin.launcher.skein.fleet:SkeinFleet._run": "its thread's outermost loop: the master ends, and says why",
     "scribengin.master.jobs:Job._attempt": "its thread's outermost loop: the dataflow's status tells of it",
     "scribengin.spark.transform.watched:_OfValues.__call__": "whatever their code raises is what it looks for",

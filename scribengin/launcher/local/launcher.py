@@ -47,6 +47,7 @@ _DEATH_TIMEOUT_S = 10.0
 _LAST_OUTPUT_S = 1.0
 """So long a keeper has to write down what its container, which is dead, had printed."""
 _AGAIN_S = 0.5
+_NOBODY = -1
 KEPT_MAX = 100
 """Of so many containers of a dataflow the directories stay, with their logs; then the oldest ended ones go."""
 
@@ -100,6 +101,7 @@ class LocalLauncher(ContainerLauncher):
         try:
             container = self._descriptor(request, directory, child.pid)
         except LauncherError:
+            child.kill()
             child.wait()
             remove_directory(directory)  # as above: nobody would find it without a descriptor
             raise
@@ -116,17 +118,9 @@ class LocalLauncher(ContainerLauncher):
                 return
             self._watched.add(container.id)
         try:
-            pidfd = os.pidfd_open(container.pid)
-        except ProcessLookupError:
-            pidfd = -1
-        if pidfd >= 0 and start_token(container.pid) not in (None, container.start_token):
-            os.close(pidfd)  # the pid is another process's now
-            pidfd = -1
-        if pidfd < 0:
-            background("container-ended", partial(self._ended, container)).start()
-            return
-        with self._lock:
-            self._selector.register(pidfd, selectors.EVENT_READ, container)  # epoll takes it while the thread waits
+            self._follow(container)
+        except OSError:  # this process may open no more files just now: nobody else would tell of its end
+            background("container-attach", partial(self._follow_later, container)).start()
 
     def poll(self, container: ContainerDescriptor) -> ContainerExit | None:
         if start_token(container.pid) == container.start_token:
@@ -150,12 +144,7 @@ class LocalLauncher(ContainerLauncher):
     def all_containers(self, dataflow: str) -> list[ContainerDescriptor]:
         """Every container of a dataflow (of any registry) that left its directory here, also ended ones, oldest
         first. One whose descriptor a power failure has spoilt has ended with it, and is none."""
-        files = (self._root / node_name(dataflow)).glob(f"*/{keeper.DESCRIPTOR}")
-        found = []
-        for file in files:
-            with contextlib.suppress(FileNotFoundError, DescriptorUnreadable):  # it was the oldest one
-                found.append(ContainerDescriptor.from_bytes(file.read_bytes(), path=str(file)))
-        return sorted(found, key=lambda container: (container.launched_ms, container.id))
+        return self._found(dataflow)[0]
 
     def dataflows(self) -> list[str]:
         """The dataflows (of any registry) that have left a container's directory here."""
@@ -165,6 +154,9 @@ class LocalLauncher(ContainerLauncher):
         """End the container, and delete its directory with its output."""
         self.kill(container)
         remove_directory(Path(container.directory))
+        whole, spoilt = self._found(container.dataflow)
+        for directory in () if whole else spoilt:  # with the last one: nobody would find these any more
+            remove_directory(directory)
         with contextlib.suppress(OSError):  # others of its dataflow are still there
             Path(container.directory).parent.rmdir()
 
@@ -210,7 +202,12 @@ class LocalLauncher(ContainerLauncher):
             return directory
 
     def _descriptor(self, request: ContainerRequest, directory: Path, pid: int) -> ContainerDescriptor:
-        token = start_token(pid)
+        try:
+            token = start_token(pid)
+        except OSError as error:
+            raise LauncherError(
+                f"container '{request.name}' of {request.dataflow} could not be started: {error}"
+            ) from error
         if token is None:
             raise LauncherError(f"container '{request.name}' died at once: {_keeper_log(directory)}")
         return ContainerDescriptor(
@@ -248,13 +245,52 @@ class LocalLauncher(ContainerLauncher):
 
     def _forget_oldest(self, dataflow: str) -> None:
         """Something that dies at once and is launched again for days must not fill the disk."""
-        kept = self.all_containers(dataflow)
-        if len(kept) > KEPT_MAX:
-            ended = [container for container in kept if self.poll(container) is not None]
-            for container in ended[: len(kept) - KEPT_MAX]:
-                remove_directory(Path(container.directory))
+        with contextlib.suppress(OSError):  # what cannot be looked at just now stays until the next launch
+            kept, spoilt = self._found(dataflow)
+            too_many = len(spoilt) + len(kept) - KEPT_MAX
+            if too_many > 0:
+                ended = [Path(container.directory) for container in kept if self.poll(container) is not None]
+                for directory in [*spoilt, *ended][:too_many]:
+                    remove_directory(directory)
+
+    def _found(self, dataflow: str) -> tuple[list[ContainerDescriptor], list[Path]]:
+        """The containers of a dataflow, oldest first, and the directories of those whose descriptor is spoilt, and that
+        have ended: one that a newer version has written may run."""
+        found, spoilt = list[ContainerDescriptor](), list[Path]()
+        for file in (self._root / node_name(dataflow)).glob(f"*/{keeper.DESCRIPTOR}"):
+            try:
+                found.append(ContainerDescriptor.from_bytes(file.read_bytes(), path=str(file)))
+            except FileNotFoundError:  # it was the oldest one
+                continue
+            except DescriptorUnreadable:
+                if not Group(_NOBODY, keeper.mark_of(file.parent)).pids():
+                    spoilt.append(file.parent)
+        return sorted(found, key=lambda container: (container.launched_ms, container.id)), spoilt
 
     # -- watching and killing
+
+    def _follow(self, container: ContainerDescriptor) -> None:
+        """Tell of its end. Raises OSError."""
+        pidfd = _pidfd(container)
+        if pidfd is None:
+            background("container-ended", partial(self._ended, container)).start()
+            return
+        try:
+            with self._lock:
+                if not self._closed:
+                    self._selector.register(pidfd, selectors.EVENT_READ, container)  # epoll takes it while it is asked
+                    return
+        except OSError:
+            os.close(pidfd)
+            raise
+        os.close(pidfd)
+
+    def _follow_later(self, container: ContainerDescriptor) -> None:
+        while not self._closed:
+            pause(_AGAIN_S)
+            with contextlib.suppress(OSError):
+                self._follow(container)
+                return
 
     def _watch(self) -> None:
         """The watching thread: asleep until a keeper ends, something is added, or `close`."""
@@ -326,6 +362,22 @@ def _start_keeper(directory: Path) -> subprocess.Popen[bytes]:
             # The mark of the container that launches it is not its own.
             env={**os.environ, CONTAINER_VARIABLE: keeper.mark_of(directory)},
         )
+
+
+def _pidfd(container: ContainerDescriptor) -> int | None:
+    """What tells of its keeper's end; None: it has ended, and its pid may be another process's now. Raises OSError."""
+    try:
+        pidfd = os.pidfd_open(container.pid)
+    except ProcessLookupError:
+        return None
+    try:
+        if start_token(container.pid) in (None, container.start_token):
+            return pidfd
+    except OSError:
+        os.close(pidfd)
+        raise
+    os.close(pidfd)
+    return None
 
 
 def _group(container: ContainerDescriptor) -> Group:

@@ -9,6 +9,7 @@ nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterable
@@ -16,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.diagnostics import tagged
 from scribengin.base.jvm import is_java, java, java_errors
 from scribengin.base.threads import background
 from scribengin.errors import ConfigInvalid, LauncherError
 from scribengin.launcher.yarn.config import SecurityConfig
+
+_LOG = logging.getLogger(__name__)
 
 KEYTAB = "scribengin.keytab"
 """The keytab's name in the master's container."""
@@ -135,7 +139,7 @@ class TokenRenewal:
         self._renewer = ""
         self._pause_s = _RETRY_S
         self._age_max_ms: int | None = None
-        self.failure: LauncherError | None = None
+        self.failure: Exception | None = None
         """Why the last renewal failed, None when it did not. It is tried again every minute."""
         self._thread: threading.Thread | None = None
         if is_secure(configuration):
@@ -170,6 +174,9 @@ class TokenRenewal:
         java(_USERS).getLoginUser().addCredentials(_split(inherited)[0])
         self._sets = [obtain(self._configuration, self._urls, self._renewer)]
         self._renew()
+        self._start()
+
+    def _start(self) -> None:
         self._thread = background("token-renewal", self._run)
         self._thread.start()
 
@@ -178,9 +185,17 @@ class TokenRenewal:
             try:
                 self._renew()
                 self.failure = None
-            except LauncherError as error:
-                self.failure = error
+            except Exception as error:  # noqa: BLE001  the thread's outermost loop: it is told, and tried again
                 self._pause_s = min(_RETRY_S, self._pause_s)
+                self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        if str(error) != str(self.failure):  # told once, and not every minute
+            _LOG.warning(
+                f"the tokens of containers could not be renewed, and it is tried again: {error}",
+                extra=tagged("tokens_not_renewed"),
+            )
+        self.failure = error
 
     def _renew(self) -> None:
         """Renew every set that still can be; obtain a new one when a quarter of the newest one's life is over."""

@@ -123,11 +123,12 @@ class MultiReader(ClosedAtExit):
         return {source.log: source.reader.directory for source in self._sources}
 
     def read_batch(self, records_max: int = 65_536, timeout_s: float = 0.0) -> pa.RecordBatch | None:
-        """The next records, as MULTI_SCHEMA, at most `records_max`. None after the timeout.
+        """The next records, as MULTI_SCHEMA: at least one, at most `records_max`. None after the timeout.
 
         Raises EndOfStream (every time) when all logs are sealed and read, LogClosed, and as `LogReader.read_batch` what
         is wrong with one of the logs.
         """
+        records_max = max(1, records_max)
         deadline_s = self._clock.monotonic_s() + timeout_s
         poll_s = _POLL_S_MIN
         while True:

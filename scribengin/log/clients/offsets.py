@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, field_serializer, field_validator
 
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Descriptor, node_name
-from scribengin.errors import LogWriteFailed
+from scribengin.errors import LogError, LogWriteFailed
 from scribengin.filesystems.directories import make_directory, sync_directory
 from scribengin.log import DLSN
 from scribengin_registry.contract import Registry
@@ -56,7 +56,7 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def load(self, reader: str) -> dict[str, LogOffset]:
-        """What was stored last for the reader; nothing if nothing was. Raises DescriptorUnreadable."""
+        """What was stored last for the reader; nothing if nothing was. Raises DescriptorUnreadable, LogError."""
 
     @abstractmethod
     def store(self, reader: str, logs: Mapping[str, LogOffset]) -> None:
@@ -85,6 +85,9 @@ class FileOffsetStore(OffsetStore):
             data = path.read_bytes()
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            why = f"{error.strerror}; let this user read that file, or delete it to begin anew"
+            raise LogError(f"cannot read the position of '{reader}' in {path}: {why}") from error
         return dict(OffsetsDescriptor.from_bytes(data, path=str(path)).logs)
 
     def store(self, reader: str, logs: Mapping[str, LogOffset]) -> None:
@@ -104,9 +107,13 @@ class FileOffsetStore(OffsetStore):
             raise LogWriteFailed(f"cannot store the position of '{reader}' in {path}: {error.strerror}") from error
 
     def delete(self, reader: str) -> None:
-        with failpoint("log.offsets_delete"):
-            self._path(reader).unlink(missing_ok=True)
-        sync_directory(self._directory)
+        path = self._path(reader)
+        try:
+            with failpoint("log.offsets_delete"):
+                path.unlink(missing_ok=True)
+            sync_directory(self._directory)
+        except OSError as error:
+            raise LogWriteFailed(f"cannot delete the position of '{reader}' in {path}: {error.strerror}") from error
 
     def _path(self, reader: str) -> Path:
         return self._directory / f"{node_name(reader)}.json"

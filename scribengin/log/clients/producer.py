@@ -122,6 +122,8 @@ class LogProducer(ClosedOrAborted):
         self._batch_bytes = batch_bytes
         self._buffer_bytes_max = buffer_bytes_max
         self._outstanding = Outstanding()
+        self._delivering = threading.local()
+        """Whether this thread is in an `on_delivery`."""
         self._changed = threading.Condition()
         """Guards everything below."""
         self._topics: dict[str, _Topic] = {}
@@ -163,12 +165,14 @@ class LogProducer(ClosedOrAborted):
         check_size(log, "key", len(key or b""), config)
         future = self._buffer(topic, number, log, config, key, value)
         if on_delivery is not None:
-            future.add_done_callback(lambda done: _deliver(done, on_delivery))
+            future.add_done_callback(lambda done: self._deliver(done, on_delivery))
         return future
 
     def flush(self) -> None:
         """Send what lingers, and wait until all that was sent before is acknowledged or has failed. Raises the first
-        failure since the last call that raised one, and LogClosed if it was aborted meanwhile."""
+        failure since the last call that raised one, LogClosed if it was aborted meanwhile, and LogError in
+        `on_delivery`, which would wait for itself."""
+        self._check_not_delivering()
         with self._changed:
             self._check_running()
             self._ready.extend(self._open.values())
@@ -182,6 +186,7 @@ class LogProducer(ClosedOrAborted):
 
     def close(self) -> None:
         """Flush, and give all logs back. Idempotent. Raises as `flush`."""
+        self._check_not_delivering()
         if not self._closed:
             for_each([self.flush, lambda: self._stop(lambda stream: stream.close)])
 
@@ -352,7 +357,15 @@ class LogProducer(ClosedOrAborted):
         self._open.clear()
         return left
 
+    def _deliver(self, done: Future[RecordMetadata], on_delivery: OnDelivery) -> None:
+        error = done.exception()
+        self._delivering.here = True
+        try:
+            on_delivery(error, None if error is not None else done.result())
+        finally:
+            self._delivering.here = False
 
-def _deliver(done: Future[RecordMetadata], on_delivery: OnDelivery) -> None:
-    error = done.exception()
-    on_delivery(error, None if error is not None else done.result())
+    def _check_not_delivering(self) -> None:
+        """What is told of a record is told by a thread that others of the producer wait for."""
+        if getattr(self._delivering, "here", False):
+            raise LogError("a producer is not flushed or closed in `on_delivery`: do it in another thread")

@@ -41,15 +41,16 @@ def pack_package(directory: Path, home: Path) -> Path:
     """The package as one archive below `home`, named by its content. Raises PackageInvalid as `ship_package`."""
     copy = ship_package(directory, home)
     archive = copy.with_name(f"package-{copy.name}.zip")
-    draft = copy.with_name(f".{archive.name}.{os.getpid()}")
     try:
         if not archive.is_file():
-            with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as packed:
-                for file in _files(copy):
-                    entry = zipfile.ZipInfo(file.as_posix(), _EPOCH)
-                    entry.external_attr = (stat.S_IFREG | _mode(copy / file)) << 16
-                    packed.writestr(entry, (copy / file).read_bytes())
-            draft.rename(archive)
+            with tempfile.TemporaryDirectory(dir=copy.parent, prefix=".", ignore_cleanup_errors=True) as scratch:
+                draft = Path(scratch, archive.name)
+                with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as packed:
+                    for file in _files(copy):
+                        entry = zipfile.ZipInfo(file.as_posix(), _EPOCH)
+                        entry.external_attr = (stat.S_IFREG | _mode(copy / file)) << 16
+                        packed.writestr(entry, (copy / file).read_bytes())
+                draft.rename(archive)
     except OSError as error:
         raise PackageInvalid(f"package {directory} cannot be packed to {archive}: {error}") from error
     return archive

@@ -197,6 +197,67 @@ def test_what_a_power_failure_has_left_of_a_containers_files_keeps_nobody_from_t
         assert launcher.containers("here:1", "flow") == [again]
 
 
+def test_a_container_that_cannot_be_watched_just_now_is_watched_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, failures = os.pidfd_open, [OSError(errno.EMFILE, "Too many open files")]
+
+    def pidfd_open(pid: int) -> int:
+        if failures:
+            raise failures.pop()
+        return opened(pid)
+
+    with LocalLauncher(tmp_path) as launcher:
+        told: list[ContainerExit] = []
+        launcher.on_exit(lambda _, how: told.append(how))
+        monkeypatch.setattr(os, "pidfd_open", pidfd_open)
+        launcher.launch(request([sys.executable, "-c", ""]))
+        wait_until(lambda: told, what="word of the container's end")
+        assert not failures
+        assert [how.kind for how in told] == ["exited"]
+
+
+def test_a_container_that_nobody_can_tell_from_others_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_token(_pid: int) -> str:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with LocalLauncher(tmp_path) as launcher:
+        with monkeypatch.context() as broken:
+            broken.setattr(local, "start_token", no_token)
+            with pytest.raises(LauncherError, match=r"'worker-1' of flow could not be started: .*Too many open files"):
+                launcher.launch(request())
+        assert not list((tmp_path / "containers" / "flow").iterdir())
+
+
+def test_what_a_power_failure_has_spoilt_goes_as_the_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "KEPT_MAX", 2)
+    with LocalLauncher(tmp_path) as launcher:
+        spoilt, *others = [launcher.launch(request([sys.executable, "-c", ""])) for _ in range(2)]
+        wait_until(lambda: all(map(launcher.poll, [spoilt, *others])), what="their ends")
+        Path(spoilt.directory, keeper.DESCRIPTOR).write_bytes(b"")
+        others.append(launcher.launch(request()))
+        assert not Path(spoilt.directory).exists()
+        assert launcher.all_containers("flow") == others
+
+
+def test_what_a_power_failure_has_spoilt_goes_with_the_last_of_its_dataflow(tmp_path: Path) -> None:
+    with LocalLauncher(tmp_path) as launcher:
+        ended, runs = launcher.launch(request([sys.executable, "-c", ""])), launcher.launch(request())
+        last = launcher.launch(request())
+        wait_until(lambda: launcher.poll(ended), what="its end")
+        whole = Path(runs.directory, keeper.DESCRIPTOR).read_bytes()
+        for container in (ended, runs):
+            Path(container.directory, keeper.DESCRIPTOR).write_bytes(b"{")
+        launcher.forget(last)
+        assert not Path(ended.directory).exists()
+        assert launcher.poll(runs) is None, "one that a newer version has written may run"
+        Path(runs.directory, keeper.DESCRIPTOR).write_bytes(whole)
+        launcher.forget(runs)
+        assert launcher.dataflows() == []
+
+
 def test_what_says_that_a_dataflow_runs_here_is_durable_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

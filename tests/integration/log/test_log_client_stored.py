@@ -10,6 +10,7 @@ import pytest
 from scribengin.errors import (
     DescriptorUnreadable,
     EndOfStream,
+    LogError,
     LogWriteFailed,
     OwnershipAcquireFailed,
     PositionTruncated,
@@ -118,6 +119,24 @@ def test_a_disk_that_refuses_is_reported_and_leaves_nothing_behind(tmp_path: Pat
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(LogWriteFailed, match="cannot make the directory"):
         FileOffsetStore(tmp_path / "file" / "offsets")
+
+
+@pytest.mark.parametrize(
+    ("act", "what"),
+    [
+        (lambda store: store.load("billing"), "read"),
+        (lambda store: store.delete("billing"), "delete"),
+        (lambda store: store.store("billing", {LOG: AT}), "store"),
+    ],
+)
+def test_a_position_that_the_disk_refuses_is_told_in_one_line(
+    tmp_path: Path, act: Callable[[OffsetStore], object], what: str
+) -> None:
+    store = FileOffsetStore(tmp_path)
+    (tmp_path / "billing.json").mkdir()
+    with pytest.raises(LogError, match=rf"cannot {what} the position of 'billing' in .*/billing\.json: "):
+        act(store)
+    assert [path.name for path in tmp_path.iterdir()] == ["billing.json"]
 
 
 def test_a_reader_starts_where_it_was_and_a_crashed_one_reads_again_what_it_had_not_committed(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
 from scribengin.base.threads import pause
-from scribengin.errors import LogClosed
+from scribengin.errors import LogClosed, LogError
 from scribengin.log import LogNamespace
-from scribengin.log.clients import LogProducer
+from scribengin.log.clients import LogProducer, RecordMetadata
 from scribengin.testing.log_samples import payloads_read
 
 LOG = "flights/0"
@@ -57,3 +58,22 @@ def test_whoever_flushes_hears_that_the_producer_was_aborted_before_all_was_sent
         flushed.result(60)
     assert sent.result(60).partition == 0
     aborted.result(60)
+
+
+@pytest.mark.parametrize("ending", [LogProducer.flush, LogProducer.close])
+def test_whoever_is_told_of_a_record_cannot_wait_for_all_of_them_and_hears_so(
+    logs: LogNamespace, ending: Callable[[LogProducer], None]
+) -> None:
+    refused: Future[BaseException] = Future()
+
+    def told(_error: BaseException | None, _metadata: RecordMetadata | None) -> None:
+        with pytest.raises(LogError, match="in `on_delivery`") as error:
+            ending(producer)
+        refused.set_result(error.value)
+
+    with LogProducer(logs, linger_ms=0) as producer:
+        producer.send("flights", b"a", on_delivery=told)
+        assert "another thread" in str(refused.result(60))
+        producer.flush()
+        assert producer.send("flights", b"b").result(60).partition == 0
+    assert payloads_read(logs, LOG) == [b"a", b"b"]

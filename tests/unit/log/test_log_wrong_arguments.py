@@ -159,3 +159,17 @@ def test_a_transformation_that_returns_no_records_is_told_what_to_return(logs: L
     nothing: Any = lambda _batch: None  # noqa: E731  it stands for a function without `return`
     with Transformer(logs, "log", "made", nothing) as made, pytest.raises(LogError, match="returned a NoneType; let"):
         made.run_once(30)
+
+
+@pytest.mark.parametrize("records_max", [0, -1])
+def test_a_reader_that_is_asked_for_no_records_gives_one_of_one_log_or_of_several(
+    logs: LogNamespace, records_max: int
+) -> None:
+    with logs.open_writer("log") as writer:
+        writer.write(b"a").result()
+        writer.write(b"b").result()
+    with logs.open_reader("log") as reader, MultiReader(logs, ["log"]) as several:
+        for one in (reader, several):
+            batch = one.read_batch(records_max, 30)
+            assert batch is not None
+            assert batch.column("payload").to_pylist() == [b"a"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import zipfile
@@ -118,3 +119,19 @@ def test_a_packed_package_is_named_by_its_content_and_is_the_same_bytes_each_tim
         assert packed.read("below/table.csv") == b"a,b\n"
     (package / "flow.py").write_text("def transform(): return 1\n")
     assert pack_package(package, tmp_path / "home") != first
+
+
+def test_an_archive_that_cannot_be_finished_leaves_no_draft(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    copy = ship_package(source, tmp_path / "home")
+    with monkeypatch.context() as broken:
+        broken.setattr(zipfile.ZipFile, "writestr", full)
+        with pytest.raises(PackageInvalid, match="No space left on device"):
+            pack_package(source, tmp_path / "home")
+    assert list(copy.parent.iterdir()) == [copy]
+    archive = pack_package(source, tmp_path / "home")
+    assert sorted(copy.parent.iterdir()) == sorted([copy, archive])

@@ -221,7 +221,10 @@ class StreamMerge:
         temporary, final = f"{self._layout.merging}/{pending.temporary}", f"{self._layout.root}/{pending.file}"
         directory = final.rpartition("/")[0]
         if directory != self._layout.root:
-            self._files.make_directories(directory)
+            try:
+                self._files.make_directories(directory)
+            except FileExistsError:
+                raise _foreign(directory) from None
         try:
             with failpoint("files.merge_place"):
                 self._files.rename(temporary, final)
@@ -230,9 +233,7 @@ class StreamMerge:
                 raise  # it is the directory that is missing: somebody tidies up while we write
         except FileExistsError:
             if self._files.size(temporary) is not None:
-                raise DataflowError(
-                    f"{final} is there already, and is not ours: move it away, and the merge will go on"
-                ) from None
+                raise _foreign(final) from None
         with suppress(FileNotFoundError):  # taken away, with the file
             self._files.sync_directory(directory)
         self._files.sync_directory(self._layout.merging)
@@ -244,6 +245,10 @@ class _Seen:
 
     since_s: float
     size_bytes: int
+
+
+def _foreign(path: str) -> DataflowError:
+    return DataflowError(f"{path} is there already, and is not ours: move it away, and the merge will go on")
 
 
 def _whole(path: str, blocks: Iterator[bytes], size_bytes: int) -> Iterator[bytes]:
