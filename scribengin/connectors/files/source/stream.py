@@ -123,7 +123,8 @@ class FileStreamReader(SourceStreamReader):
         if position not in self._ours:
             self._ours = (position, None)
             self._foreign_s = self._clock.monotonic_s()
-            self._standing, self._missing = None, {}
+            self._standing = None
+            self._missing = {}
         standing, picked = self._next(position, limits)
         if not picked.records:
             return None
