@@ -29,7 +29,7 @@ from scribengin_registry.errors import (
     RegistryUnreachable,
     SessionLost,
 )
-from scribengin_registry.threads import background, delayed
+from scribengin_registry.threads import background, delayed, started
 
 _SEQUENCE_DIGITS = 10
 _RETRY_S = 0.5
@@ -99,8 +99,7 @@ class Election:
         self._listener = listener
         self._move(CandidateState.CANDIDATE)
         self._registry.on_session(self._on_session)
-        self._thread = background(f"election-{self._name}", self._run)
-        self._thread.start()
+        self._thread = started(background(f"election-{self._name}", self._run))
 
     def leader(self) -> str | None:
         """The name of the leader as the registry has it now, None when nobody stands. Asks the registry."""

@@ -78,7 +78,7 @@ def free_port(wanted: int = 0) -> int:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, wanted))
-        except OSError:
+        except (OSError, OverflowError):  # the latter: there is no such port
             return 0
         return int(probe.getsockname()[1])
 

@@ -13,6 +13,7 @@ import base64
 import binascii
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -136,7 +137,7 @@ def _read(file: Path) -> Iterator[Saved]:
                 yield said["path"], base64.b64decode(said["data"], validate=True)
     except OSError as error:
         raise ConfigInvalid(f"the backup {file} cannot be read: {error}; take another") from error
-    except (ValueError, KeyError, TypeError, EOFError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, EOFError, binascii.Error, zlib.error) as error:
         raise ConfigInvalid(f"the backup {file} is damaged ({error}); take another") from error
     if not ended:
         raise ConfigInvalid(f"the backup {file} ends before its end; take another")
