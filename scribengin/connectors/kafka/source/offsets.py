@@ -79,15 +79,15 @@ class PartitionWatch:
 
     def _look(self, partition: Partition, not_before_s: float) -> PartitionEnds:
         with self._asking:
-            if self._looked_s < not_before_s or partition not in self._found:
-                with self._lock:
-                    asked = {*self._open, partition}
+            with self._lock:
+                here, asked = self._found.get(partition), {*self._open, partition}
+            if self._looked_s < not_before_s or here is None:
                 looked_s = self._clock.monotonic_s()
                 found = self._cluster.ends(asked, self._isolation)
+                here = found[partition]  # its reader may be closed by now, and others may have looked without it
                 with self._lock:
                     self._found = found
                     self._looked_s = looked_s
-        found_here = self._found[partition]
-        if isinstance(found_here, ScribenginError):
-            raise found_here
-        return found_here
+        if isinstance(here, ScribenginError):
+            raise here
+        return here
