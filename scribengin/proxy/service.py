@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -340,13 +340,15 @@ class ProxyService(ClosedAtExit):
         self._registry.off_session(self._on_session)
         self._renewing.set()
         self.balancer.close()
-        self._nodes.announce(self._proxy.model_copy(update={"takes_more": False}))
-        for log in logs:
-            with log.lock:
-                self._give_up(log)
-        self._nodes.withdraw(self._proxy)
-        self.writes.close()
-        self.reads.close()
+        with ExitStack() as ending:
+            ending.callback(self.reads.close)
+            ending.callback(self.writes.close)
+            ending.callback(self._abandon_all, logs)  # those that are left where the registry is away
+            self._nodes.announce(self._proxy.model_copy(update={"takes_more": False}))
+            for log in logs:
+                with log.lock:
+                    self._give_up(log)
+            self._nodes.withdraw(self._proxy)
 
     def sweep(self) -> None:
         """Let go of logs that were lost, as by a deletion, and that nobody asks for: their files are open."""
@@ -465,6 +467,11 @@ class ProxyService(ClosedAtExit):
         """The writer has failed: the next request opens another one."""
         with log.lock:
             if log.writer is writer:
+                self._abandon(log)
+
+    def _abandon_all(self, logs: Iterable[OwnedLog]) -> None:
+        for log in logs:
+            with log.lock:
                 self._abandon(log)
 
     def _abandon(self, log: OwnedLog) -> None:

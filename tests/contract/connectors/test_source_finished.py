@@ -169,7 +169,7 @@ def test_a_stale_owner_takes_nothing_from_its_successor(tmp_path: Path, registry
     put(tmp_path, *names(0, 30))
     flow = Flow(tmp_path, registry)
     flow.run()
-    stale, position = open_reader(tmp_path, registry), flow.committed
+    stale, position = open_reader(tmp_path, registry, flow.clock), flow.committed
     assert stale.lag(position) == 0  # it has seen what its nodes hold; its first sweep comes with its first round
     put(tmp_path, *names(30, 80))
     flow.restart()

@@ -12,8 +12,10 @@ from scribengin.errors import LogNotFound, ProxyUnreachable
 from scribengin.log import DLSN, LogNamespace
 from scribengin.proxy import ProxiedNamespace
 from scribengin.proxy.client.transport import FlightTransport
+from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
 from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.waiting import wait_until
+from scribengin_registry.errors import RegistryUnreachable
 from tests.integration.proxy.proxied import LOG, PATH, ProxiedPlace, proxied_place
 
 
@@ -120,3 +122,24 @@ def test_a_proxy_lets_go_of_a_log_that_it_has_lost_though_nobody_asks_for_it(
     server.service.sweep()
     assert {Path(file).parent.name.partition("-")[0] for file in open_files(tmp_path)} == {"other"}
     assert place.registry.children(f"{PATH}/proxies/owners") == ["other"]
+
+
+def test_a_proxy_that_ends_while_the_registry_is_away_keeps_no_file_open(
+    place: ProxiedPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can be told that its logs are free; their next owners recover them."""
+    namespace = bound_namespace(place.registry, tmp_path, LOG, "other")
+    service = place.start().service
+    client = place.client(reads="proxy")
+    for log in (LOG, "other"):
+        with client.open_writer(log) as writer:
+            writer.write(b"1").result(120)
+
+    def away(_nodes: ProxyNodes, _proxy: ProxyDescriptor) -> None:
+        raise RegistryUnreachable("no server answers")
+
+    monkeypatch.setattr(ProxyNodes, "announce", away)
+    with pytest.raises(RegistryUnreachable):
+        service.close()
+    assert open_files(tmp_path) == []
+    assert payloads_read(namespace, LOG) == [b"1"]
