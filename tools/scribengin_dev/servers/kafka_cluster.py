@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -114,16 +115,22 @@ class KafkaBrokers:
         return leader
 
     def create_topic(self, name: str, *, led_by: int) -> None:
-        """Create a topic of one partition, which that broker leads until it goes. Raises KafkaException."""
+        """Create a topic of one partition, which that broker leads until it goes, and wait until every broker knows it:
+        each hears of it by itself, and clients ask any of them. Raises KafkaException, ServerDown."""
         replicas = [led_by, *(number for number in self._brokers if number != led_by)]
         (created,) = self._admin().create_topics([NewTopic(name, 1, replica_assignment=[replicas])]).values()
         created.result()
+        for broker in self._brokers.values():
+            self._await(partial(_is_known, name, _client_of(broker.bootstrap)))
         self.await_replicas()
 
     def await_replicas(self) -> None:
         """Wait until every broker holds all that there is of every partition. Raises ServerDown."""
+        self._await(self._is_whole)
+
+    def _await(self, holds: Callable[[], bool]) -> None:
         deadline_s = SYSTEM_CLOCK.monotonic_s() + _LIMIT_S
-        while not self._is_whole():
+        while not holds():
             if SYSTEM_CLOCK.monotonic_s() > deadline_s:
                 raise ServerDown(f"the brokers of {self.bootstrap} did not follow each other in {_LIMIT_S:g} s")
             pause(_LOOK_S)
@@ -165,5 +172,13 @@ class KafkaBrokers:
 
     def _admin(self) -> AdminClient:
         if self._client is None:
-            self._client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+            self._client = _client_of(self.bootstrap)
         return self._client
+
+
+def _client_of(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def _is_known(topic: str, client: AdminClient) -> bool:
+    return topic in client.list_topics(timeout=_REQUEST_S).topics
