@@ -36,7 +36,7 @@ from tests.property.simulation_rewind_mistakes import A_PURGE_LOSES_TO_A_REWIND
 SCHEDULES = 2_000
 AT_ONCE = 400
 SEEDS_MAX = 10
-LATER = (867, 4009371, 4013483, 4015691, 4018003)
+LATER = (867, 4009371, 4012971, 4013483, 4015691, 4018003)
 """Seeds that broke something once, of all systems."""
 Results = Iterator[tuple[int, str | None, float]]
 
