@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
 from scribengin.errors import ScribenginError
-from scribengin.testing.memory.disk_states import Operation
 from scribengin.testing.memory.files import MemoryFiles
 from scribengin.testing.memory.registry import MemoryEnsemble
+from tests.crash.failing_disk import FailingDisk, PowerFailure
 from tests.crash.files_script import COMMIT_LOG, FilesScript, OneStream, batch_of
 
 SEEDS = 60
@@ -24,30 +23,6 @@ LIES = 60
 STEPS = 8
 OPERATIONS_MAX = 500
 AFTER = b"-----written after the power came back"
-
-
-class PowerFailure(BaseException):
-    """Ends everything that runs."""
-
-
-class FailingDisk:
-    """Files in memory, as the script wants its disk, whose power fails before some operation."""
-
-    root = "in-memory:/"
-
-    def __init__(self, files: MemoryFiles, fails_before: int) -> None:
-        self._left = fails_before
-        self.hook: Callable[[Operation], object] = lambda _operation: None
-        files.hook = self._happens
-
-    def mark(self, event: object) -> None:
-        """Nobody keeps a record."""
-
-    def _happens(self, operation: Operation) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise PowerFailure
-        self.hook(operation)
 
 
 def wrong(files: MemoryFiles, seed: int) -> str | None:

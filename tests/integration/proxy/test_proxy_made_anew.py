@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.errors import RegistryUnreachable
 from tests.integration.proxy.proxied import LOG, PATH, ProxiedPlace, proxied_place
+from tests.open_files import open_below
 
 
 @pytest.fixture
@@ -98,11 +98,6 @@ def test_a_client_whose_server_of_the_registry_is_behind_has_the_log_that_there_
     assert not namespace.exists(LOG)
 
 
-def open_files(below: Path) -> list[str]:
-    found = (os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
-    return [file for file in found if file.startswith(str(below))]
-
-
 @pytest.mark.parametrize("how", ["deleted", "stolen"])
 def test_a_proxy_lets_go_of_a_log_that_it_has_lost_though_nobody_asks_for_it(
     place: ProxiedPlace, tmp_path: Path, how: str
@@ -120,7 +115,7 @@ def test_a_proxy_lets_go_of_a_log_that_it_has_lost_though_nobody_asks_for_it(
         namespace.open_writer(LOG, steal=True).close()
     wait_until(lambda: server.service.logs == ["other"], 120, "the proxy to have heard of it")
     server.service.sweep()
-    assert {Path(file).parent.name.partition("-")[0] for file in open_files(tmp_path)} == {"other"}
+    assert {Path(file).parent.name.partition("-")[0] for file in open_below(tmp_path)} == {"other"}
     assert place.registry.children(f"{PATH}/proxies/owners") == ["other"]
 
 
@@ -141,5 +136,5 @@ def test_a_proxy_that_ends_while_the_registry_is_away_keeps_no_file_open(
     monkeypatch.setattr(ProxyNodes, "announce", away)
     with pytest.raises(RegistryUnreachable):
         service.close()
-    assert open_files(tmp_path) == []
+    assert open_below(tmp_path) == set()
     assert payloads_read(namespace, LOG) == [b"1"]

@@ -3,12 +3,10 @@ is tested with `log_place`, which has a store that is read by a proxy."""
 
 from __future__ import annotations
 
-import os
 import pickle
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -49,6 +47,7 @@ from scribengin.testing.log_samples import (
 from scribengin.testing.memory.segments import MemoryView
 from scribengin.testing.waiting import wait_until
 from tests.integration.proxy.proxied import LOG, PATH, ProxiedPlace, proxied_place
+from tests.open_files import open_below
 
 SMALL = LogConfig(segment_bytes_max=4096)
 LARGE = LogConfig(segment_bytes_max=1 << 20)
@@ -248,11 +247,7 @@ def test_a_segment_that_is_purged_under_a_reader_is_an_error_or_is_read_on(place
 
 def held_open(directory: Path) -> set[str]:
     """Files below it that were deleted, and that this process has open: their disk space is not free."""
-    links = []
-    for descriptor in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # it was that of the listing
-            links.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-    return {link for link in links if link.startswith(str(directory)) and link.endswith(".log (deleted)")}
+    return {file for file in open_below(directory) if file.endswith(".log (deleted)")}
 
 
 def test_a_segment_that_was_purged_is_not_kept_open_for_nobody(place: ProxiedPlace, tmp_path: Path) -> None:

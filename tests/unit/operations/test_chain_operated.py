@@ -67,21 +67,28 @@ def put(registry: MemoryRegistry, key: str, state: DataflowState, chain: ChainCo
     return view
 
 
-def test_a_chain_stops_in_the_order_that_records_flow_now(
-    memory_registry: MemoryRegistry, chain: ChainDescriptor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = chain_of(first=("mid", "out"), last=("in", "mid"))
+def stopped(
+    registry: MemoryRegistry, chain: ChainDescriptor, now: ChainConfig, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """Stop the chain, whose dataflows are as in `now`: what is told, and what is waited for to be read."""
     for key in ("first", "last"):
-        put(memory_registry, key, "stopped", now)
+        put(registry, key, "stopped", now)
     asked: list[tuple[str, list[str]]] = []
+    told: list[str] = []
 
     def left(view: DataflowView, sources: Iterable[str]) -> tuple[str, ...]:
         asked.append((view.dataflow, list(sources)))
         return ()
 
     monkeypatch.setattr(lifecycle, "left_to_read", left)
-    told: list[str] = []
-    stop_chain(memory_registry, chain, told.append)
+    stop_chain(registry, chain, told.append)
+    return told, asked
+
+
+def test_a_chain_stops_in_the_order_that_records_flow_now(
+    memory_registry: MemoryRegistry, chain: ChainDescriptor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, asked = stopped(memory_registry, chain, chain_of(first=("mid", "out"), last=("in", "mid")), monkeypatch)
     assert told == ["stopping orders/last", "stopping orders/first"]
     assert asked == [("orders-first", ["src"])]
 
@@ -89,15 +96,9 @@ def test_a_chain_stops_in_the_order_that_records_flow_now(
 def test_a_chain_that_flows_in_a_circle_now_is_not_waited_for_without_end(
     memory_registry: MemoryRegistry, chain: ChainDescriptor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = chain_of(first=("out", "mid"), last=("mid", "out"))
-    for key in ("first", "last"):
-        put(memory_registry, key, "stopped", now)
-    asked: list[str] = []
-    monkeypatch.setattr(lifecycle, "left_to_read", lambda view, _sources: asked.append(view.dataflow) or ())
-    told: list[str] = []
-    stop_chain(memory_registry, chain, told.append)
+    told, asked = stopped(memory_registry, chain, chain_of(first=("out", "mid"), last=("mid", "out")), monkeypatch)
     assert told == ["stopping orders/first", "stopping orders/last"]
-    assert asked == ["orders-last"]
+    assert [dataflow for dataflow, _sources in asked] == ["orders-last"]
 
 
 @pytest.fixture

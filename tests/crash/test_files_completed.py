@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing, suppress
 
 import pytest
@@ -16,15 +15,12 @@ from scribengin.testing.log_samples import payload_batch
 from scribengin.testing.memory.disk_states import Operation
 from scribengin.testing.memory.files import MemoryFiles
 from scribengin.testing.memory.registry import MemoryEnsemble
+from tests.crash.failing_disk import FailingDisk, PowerFailure
 
 PAYLOADS = [b"one", b"two", b"three", b"four"]
 """Each is a segment of its own."""
 SEEDS = 20
 """Of what a power failure leaves."""
-
-
-class PowerFailure(BaseException):
-    """Ends everything that runs."""
 
 
 class OneStream:
@@ -56,17 +52,6 @@ class OneStream:
         self._sink.close()
 
 
-def before_operation(number: int) -> Callable[[Operation], None]:
-    """Fails before the disk is asked for so many more."""
-    left = iter(range(number))
-
-    def fail(_operation: Operation) -> None:
-        if next(left, None) is None:
-            raise PowerFailure
-
-    return fail
-
-
 def operations_to_complete() -> int:
     files, counted = MemoryFiles(), list[Operation]()
     with files.opened_by("in-memory") as root, closing(OneStream(root)) as stream:
@@ -83,7 +68,7 @@ def test_what_a_power_failure_takes_back_is_the_end_of_what_was_seen(seed: int) 
         files = MemoryFiles()
         with files.opened_by("in-memory") as root, closing(OneStream(root)) as stream:
             writer, committed = stream.staged()
-            files.hook = before_operation(fails_before)
+            FailingDisk(files, fails_before)
             with suppress(PowerFailure):
                 writer.complete_commit(committed)
             files.hook = lambda _operation: None
