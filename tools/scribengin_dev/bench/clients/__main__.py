@@ -1,4 +1,4 @@
-"""`python -m scribengin_dev.bench.clients JOB`: one job of a benchmark in this process; `jobs` starts it."""
+"""`python -m scribengin_dev.bench.clients < JOB`: one job of a benchmark in this process; `jobs` starts it."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def main(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.stdin.read())
     os._exit(0)  # at once: a JVM in this process would wait for threads that its clients have left behind

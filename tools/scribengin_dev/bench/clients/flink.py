@@ -1,8 +1,8 @@
 """Flink in a process of its own, which has PyFlink's environment and nothing of ours: a query over a topic.
 
-`python flink.py JOB`: the job has `conf`, and for each part of the topic the statements that make its tables; `insert`
-runs the query. There are two parts, a beginning and the whole. Prints a JSON object as its last line: how much longer
-the whole takes, in ms, as the median of the runs.
+`python flink.py < JOB`: the job has `conf`, and for each part of the topic the statements that make its tables. Its
+`insert` runs the query. There are two parts, a beginning and the whole. Prints a JSON object as its last line: how much
+longer the whole takes, in ms, as the median of the runs.
 """
 
 from __future__ import annotations
@@ -40,5 +40,5 @@ def main(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.stdin.read())
     os._exit(0)  # at once: what Flink's gateway has to say at its end would stand behind the result

@@ -1,7 +1,7 @@
 """What a benchmark has done in a process of its own, and how it hears of the result: the parent's side.
 
-A job is a JSON object, the argument of `python -m scribengin_dev.bench.clients`. Its last line is its result, as JSON;
-one that must be up before others begin says `ready` first.
+A job is a JSON object, what `python -m scribengin_dev.bench.clients` reads: as an argument ten thousand logs would be
+too long. Its last line is its result, as JSON; one that must be up before others begin says `ready` first.
 """
 
 from __future__ import annotations
@@ -88,10 +88,12 @@ class Client:
 @contextmanager
 def started(job: Job, program: Sequence[str] = _OURS, environment: Mapping[str, str] | None = None) -> Iterator[Client]:
     """Run a job; it is ended when the block is left."""
-    with tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryFile("w+") as told, tempfile.TemporaryFile("w+") as errors:
+        json.dump(job, told, default=str)
+        told.seek(0)
         process = subprocess.Popen(
-            [*program, json.dumps(job, default=str)],
-            stdin=subprocess.DEVNULL,
+            program,
+            stdin=told,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

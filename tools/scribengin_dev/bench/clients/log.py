@@ -22,6 +22,7 @@ from scribengin_tools.logs.pacing import SILENCE_MAX_S, receive, send_paced
 
 _BATCH_RECORDS = 1_000
 _UNACKNOWLEDGED_MAX = 32
+_UNACKNOWLEDGED_OF_MANY_MAX = 1_000
 _READ_RECORDS = 65_536
 _MANY_BATCH_RECORDS = 20
 _POLL_S = 0.5
@@ -151,7 +152,8 @@ def _memory_read(job: Values) -> dict[str, float]:
 
 
 def _many(job: Values) -> dict[str, float]:
-    """Write batches round robin over all logs, each log with one batch unacknowledged; what that costs in all."""
+    """Write batches round robin over all logs, each with one batch unacknowledged, and a thousand in all at most: it is
+    about what logs cost, and not about records in memory."""
     names: list[str] = job["logs"]
     _allow_many_files()
     batch = records_batch(job["record_bytes"], _MANY_BATCH_RECORDS)
@@ -163,11 +165,12 @@ def _many(job: Values) -> dict[str, float]:
             future.result()
         rounds = max(1, job["records"] // (_MANY_BATCH_RECORDS * len(writers)))
         waiting: deque[Future[Any]] = deque()
+        unacknowledged_max = min(max(len(writers), _UNACKNOWLEDGED_MAX), _UNACKNOWLEDGED_OF_MANY_MAX)
         begun_s = SYSTEM_CLOCK.monotonic_s()
         for _ in range(rounds):
             for writer in writers:
                 waiting.append(writer.write_bulk(batch))
-                if len(waiting) > max(len(writers), _UNACKNOWLEDGED_MAX):
+                if len(waiting) > unacknowledged_max:
                     waiting.popleft().result()
         while waiting:
             waiting.popleft().result()
