@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from scribengin.base.model import Config
 
@@ -120,6 +121,15 @@ class LogConfig(Config):
         """No entry's body expands to more: one that says it does is damaged. Generous, since characters are up to four
         bytes long."""
         return 4 * (self.entry_bytes_max + 2 * self.record_bytes_max) + 64 * 1024
+
+
+@lru_cache(maxsize=100)
+def _equal_one(config: LogConfig) -> LogConfig:
+    return config
+
+
+SharedLogConfig = Annotated[LogConfig, AfterValidator(_equal_one)]
+"""One object for all that are equal: of ten thousand logs of a process most are configured alike."""
 
 
 class ReadAhead(Config):

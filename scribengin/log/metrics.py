@@ -8,12 +8,15 @@ logs, one after the other, does not grow. They cost a few microseconds a group o
 from __future__ import annotations
 
 import threading
-from collections import Counter as Multiset
-from collections.abc import Callable, Iterable, Iterator
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
+from itertools import accumulate
 
-from prometheus_client import REGISTRY, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import REGISTRY, Gauge, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from scribengin.errors import ScribenginError
@@ -21,47 +24,57 @@ from scribengin.errors import ScribenginError
 _LABELS = ("namespace", "log")
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
-_RECORDS_WRITTEN = Counter("scribengin_log_records_written", "Records that are durable and visible.", _LABELS)
-_BYTES_WRITTEN = Counter("scribengin_log_bytes_written", "Bytes of the bodies of their entries, as stored.", _LABELS)
-_GROUPS_WRITTEN = Counter("scribengin_log_groups_written", "Groups of entries: one fsync each.", _LABELS)
-_APPEND_SECONDS = Histogram(
-    "scribengin_log_append_seconds", "Encoding, writing and syncing a group.", _LABELS, buckets=_SECONDS
-)
-_FSYNC_SECONDS = Histogram("scribengin_log_fsync_seconds", "Making a group durable.", _LABELS, buckets=_SECONDS)
-_ROLLS = Counter("scribengin_log_rolls", "Segments completed because they were large or old enough.", _LABELS)
-_ROLLS_POSTPONED = Counter("scribengin_log_rolls_postponed", "Rolls that failed: the old segment is used on.", _LABELS)
-_WRITERS_FAILED = Counter("scribengin_log_writers_failed", "Writers that an error has ended.", _LABELS)
-_MAINTENANCE_FAILED = Counter("scribengin_log_maintenance_failed", "Purges beside a writer that failed.", _LABELS)
-_OVER_CAPACITY = Counter("scribengin_log_over_capacity", "Records over the limit of unacknowledged ones.", _LABELS)
-_RECORDS_READ = Counter("scribengin_log_records_read", "Records that readers were given.", _LABELS)
-_BYTES_READ = Counter("scribengin_log_bytes_read", "Bytes of the records that readers were given.", _LABELS)
-_COLD_RECORDS_READ = Counter("scribengin_log_cold_records_read", "Records read that came from cold storage.", _LABELS)
-_COLD_BYTES_READ = Counter("scribengin_log_cold_bytes_read", "Bytes read that came from cold storage.", _LABELS)
-_COLD_COPIES = Counter("scribengin_log_cold_copies", "Segments copied to cold storage, and compared.", _LABELS)
-_COLD_BYTES_COPIED = Counter("scribengin_log_cold_bytes_copied", "Bytes of the copies in cold storage.", _LABELS)
-_COLD_DROPPED = Counter("scribengin_log_cold_dropped", "Segments that are read from cold storage alone now.", _LABELS)
-_COLD_FAILED = Counter(
-    "scribengin_log_cold_failed", "Times that copying to cold storage, or dropping what is there, failed.", _LABELS
-)
-_COUNTERS = (
-    _RECORDS_WRITTEN,
-    _BYTES_WRITTEN,
-    _GROUPS_WRITTEN,
-    _ROLLS,
-    _ROLLS_POSTPONED,
-    _WRITERS_FAILED,
-    _MAINTENANCE_FAILED,
-    _OVER_CAPACITY,
-    _RECORDS_READ,
-    _BYTES_READ,
-    _COLD_RECORDS_READ,
-    _COLD_BYTES_READ,
-    _COLD_COPIES,
-    _COLD_BYTES_COPIED,
-    _COLD_DROPPED,
-    _COLD_FAILED,
-)
-_HISTOGRAMS = (_APPEND_SECONDS, _FSYNC_SECONDS)
+
+class _Counted(IntEnum):
+    """Where a counter of a log is among all of its."""
+
+    RECORDS_WRITTEN = 0
+    BYTES_WRITTEN = 1
+    GROUPS_WRITTEN = 2
+    ROLLS = 3
+    ROLLS_POSTPONED = 4
+    WRITERS_FAILED = 5
+    MAINTENANCE_FAILED = 6
+    OVER_CAPACITY = 7
+    RECORDS_READ = 8
+    BYTES_READ = 9
+    COLD_RECORDS_READ = 10
+    COLD_BYTES_READ = 11
+    COLD_COPIES = 12
+    COLD_BYTES_COPIED = 13
+    COLD_DROPPED = 14
+    COLD_FAILED = 15
+
+
+_COUNTERS = {
+    _Counted.RECORDS_WRITTEN: "Records that are durable and visible.",
+    _Counted.BYTES_WRITTEN: "Bytes of the bodies of their entries, as stored.",
+    _Counted.GROUPS_WRITTEN: "Groups of entries: one fsync each.",
+    _Counted.ROLLS: "Segments completed because they were large or old enough.",
+    _Counted.ROLLS_POSTPONED: "Rolls that failed: the old segment is used on.",
+    _Counted.WRITERS_FAILED: "Writers that an error has ended.",
+    _Counted.MAINTENANCE_FAILED: "Purges beside a writer that failed.",
+    _Counted.OVER_CAPACITY: "Records over the limit of unacknowledged ones.",
+    _Counted.RECORDS_READ: "Records that readers were given.",
+    _Counted.BYTES_READ: "Bytes of the records that readers were given.",
+    _Counted.COLD_RECORDS_READ: "Records read that came from cold storage.",
+    _Counted.COLD_BYTES_READ: "Bytes read that came from cold storage.",
+    _Counted.COLD_COPIES: "Segments copied to cold storage, and compared.",
+    _Counted.COLD_BYTES_COPIED: "Bytes of the copies in cold storage.",
+    _Counted.COLD_DROPPED: "Segments that are read from cold storage alone now.",
+    _Counted.COLD_FAILED: "Times that copying to cold storage, or dropping what is there, failed.",
+}
+
+
+class _Timed(IntEnum):
+    """Where a histogram of a log is among its two."""
+
+    APPEND = 0
+    FSYNC = 1
+
+
+_HISTOGRAMS = {_Timed.APPEND: "Encoding, writing and syncing a group.", _Timed.FSYNC: "Making a group durable."}
+_BOUNDS = (*(str(bound) for bound in _SECONDS), "+Inf")
 
 _TIERS = (*_LABELS, "tier")
 _SEGMENTS = Gauge(
@@ -75,8 +88,8 @@ _COLD_WAITING = Gauge(
 )
 
 _open_lock = threading.Lock()
-_open: Multiset[tuple[str, str]] = Multiset()
-"""How many writers and readers of a log are open, by (namespace, log)."""
+_open: dict[tuple[str, str], _LogSeries] = {}
+"""Of logs that have a writer or a reader open, by (namespace, log)."""
 _placed: dict[tuple[str, str], LogMetrics] = {}
 """Who said last where the segments of a log are."""
 
@@ -93,6 +106,68 @@ class SegmentsPlaced:
     """When the oldest one was completed that is still to be copied; None: none is."""
 
 
+class _LogSeries:
+    """The numbers of one log. Thread-safe. Half a kilobyte: those of Prometheus' client are twenty for each log, and a
+    process may have ten thousand open."""
+
+    __slots__ = ("_buckets", "_counts", "_lock", "_sums_s", "users")
+
+    def __init__(self) -> None:
+        self.users = 0
+        """Writers and readers of the log that are open."""
+        self._lock = threading.Lock()
+        self._counts = array("d", bytes(8 * len(_COUNTERS)))
+        self._buckets = array("q", bytes(8 * len(_HISTOGRAMS) * len(_BOUNDS)))
+        self._sums_s = array("d", bytes(8 * len(_HISTOGRAMS)))
+
+    def add(self, counter: _Counted, number: float = 1) -> None:
+        with self._lock:
+            self._counts[counter] += number
+
+    def observe(self, histogram: _Timed, took_s: float) -> None:
+        with self._lock:
+            self._buckets[histogram * len(_BOUNDS) + bisect_left(_SECONDS, took_s)] += 1
+            self._sums_s[histogram] += took_s
+
+    def count(self, counter: _Counted) -> float:
+        return self._counts[counter]
+
+    def observed(self, histogram: _Timed) -> tuple[list[tuple[str, float]], float]:
+        """How many were within each bound, and the sum of all."""
+        with self._lock:
+            first = histogram * len(_BOUNDS)
+            within = accumulate(self._buckets[first : first + len(_BOUNDS)])
+            return list(zip(_BOUNDS, within, strict=True)), self._sums_s[histogram]
+
+
+class _LogsCollector(Collector):
+    """What Prometheus is told of the logs that are open."""
+
+    def describe(self) -> Iterator[Metric]:
+        """The names, without a number."""
+        return self._families({})
+
+    def collect(self) -> Iterator[Metric]:
+        with _open_lock:
+            found = dict(_open)
+        return self._families(found)
+
+    def _families(self, logs: Mapping[tuple[str, str], _LogSeries]) -> Iterator[Metric]:
+        for counter, meaning in _COUNTERS.items():
+            counts = CounterMetricFamily(f"scribengin_log_{counter.name.lower()}", meaning, labels=_LABELS)
+            for labels, series in logs.items():
+                counts.add_metric(labels, series.count(counter))
+            yield counts
+        for histogram, meaning in _HISTOGRAMS.items():
+            times = HistogramMetricFamily(f"scribengin_log_{histogram.name.lower()}_seconds", meaning, labels=_LABELS)
+            for labels, series in logs.items():
+                times.add_metric(labels, *series.observed(histogram))
+            yield times
+
+
+REGISTRY.register(_LogsCollector())
+
+
 class LogMetrics:
     """The series of one log, for one writer or reader. Thread-safe."""
 
@@ -100,57 +175,56 @@ class LogMetrics:
         self._labels = (namespace, log)
         self._closed = False
         with _open_lock:
-            _open[self._labels] += 1
-            self._counters = {counter: counter.labels(*self._labels) for counter in _COUNTERS}
-            self._histograms = {histogram: histogram.labels(*self._labels) for histogram in _HISTOGRAMS}
+            self._series = _open.setdefault(self._labels, _LogSeries())
+            self._series.users += 1
 
     def appended(self, *, records: int, body_bytes: int, took_s: float) -> None:
         """A group was written, made durable, and shown."""
-        self._counters[_RECORDS_WRITTEN].inc(records)
-        self._counters[_BYTES_WRITTEN].inc(body_bytes)
-        self._counters[_GROUPS_WRITTEN].inc()
-        self._histograms[_APPEND_SECONDS].observe(took_s)
+        self._series.add(_Counted.RECORDS_WRITTEN, records)
+        self._series.add(_Counted.BYTES_WRITTEN, body_bytes)
+        self._series.add(_Counted.GROUPS_WRITTEN)
+        self._series.observe(_Timed.APPEND, took_s)
 
     def synced(self, took_s: float) -> None:
         """A group was made durable."""
-        self._histograms[_FSYNC_SECONDS].observe(took_s)
+        self._series.observe(_Timed.FSYNC, took_s)
 
     def read(self, *, records: int, record_bytes: int, cold: bool = False) -> None:
         """A reader was given that much; out of `cold` storage, or the store."""
-        self._counters[_RECORDS_READ].inc(records)
-        self._counters[_BYTES_READ].inc(record_bytes)
+        self._series.add(_Counted.RECORDS_READ, records)
+        self._series.add(_Counted.BYTES_READ, record_bytes)
         if cold:
-            self._counters[_COLD_RECORDS_READ].inc(records)
-            self._counters[_COLD_BYTES_READ].inc(record_bytes)
+            self._series.add(_Counted.COLD_RECORDS_READ, records)
+            self._series.add(_Counted.COLD_BYTES_READ, record_bytes)
 
     def rolled(self) -> None:
         """A segment was completed, and the next one begun."""
-        self._counters[_ROLLS].inc()
+        self._series.add(_Counted.ROLLS)
 
     def roll_postponed(self) -> None:
         """That failed, and the old segment is used on."""
-        self._counters[_ROLLS_POSTPONED].inc()
+        self._series.add(_Counted.ROLLS_POSTPONED)
 
     def writer_failed(self) -> None:
         """An error has ended a writer."""
-        self._counters[_WRITERS_FAILED].inc()
+        self._series.add(_Counted.WRITERS_FAILED)
 
     def maintenance_failed(self) -> None:
         """A purge beside the writer failed. It is tried again after the next segment."""
-        self._counters[_MAINTENANCE_FAILED].inc()
+        self._series.add(_Counted.MAINTENANCE_FAILED)
 
     def copied_to_cold(self, copied_bytes: int) -> None:
         """A segment has a copy in cold storage."""
-        self._counters[_COLD_COPIES].inc()
-        self._counters[_COLD_BYTES_COPIED].inc(copied_bytes)
+        self._series.add(_Counted.COLD_COPIES)
+        self._series.add(_Counted.COLD_BYTES_COPIED, copied_bytes)
 
     def dropped_from_hot(self) -> None:
         """A segment is read from there alone from now on."""
-        self._counters[_COLD_DROPPED].inc()
+        self._series.add(_Counted.COLD_DROPPED)
 
     def cold_failed(self) -> None:
         """One of the two did not happen. It is tried again after the next segment."""
-        self._counters[_COLD_FAILED].inc()
+        self._series.add(_Counted.COLD_FAILED)
 
     def placed(self, found: SegmentsPlaced, now_ms: Callable[[], int]) -> None:
         """Where the log's segments are. It is shown until the next call, or until this one is closed. What waits grows
@@ -171,7 +245,7 @@ class LogMetrics:
 
     def over_capacity(self, records: int) -> None:
         """That many records were over the limit of unacknowledged ones."""
-        self._counters[_OVER_CAPACITY].inc(records)
+        self._series.add(_Counted.OVER_CAPACITY, records)
 
     def close(self) -> None:
         """Whoever counted here is gone; with the last of them, the log's series are. Idempotent."""
@@ -180,12 +254,9 @@ class LogMetrics:
                 return
             self._closed = True
             self._forget_places()
-            _open[self._labels] -= 1
-            if _open[self._labels] > 0:
-                return
-            del _open[self._labels]
-            for metric in (*_COUNTERS, *_HISTOGRAMS):
-                metric.remove(*self._labels)
+            self._series.users -= 1
+            if not self._series.users:
+                del _open[self._labels]
 
     def _forget_places(self) -> None:
         """Nobody else keeps them true."""

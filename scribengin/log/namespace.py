@@ -302,7 +302,7 @@ class LogNamespace(ClosedAtExit):
                 stages=commit_log is not None,
                 clock=self._clock,
                 limiter=self._limiter,
-                maintenance=self._maintenance(log, chain.metrics),
+                maintenance=self._maintenance(metadata, log, chain.metrics),
                 commit_thread=self._commit_thread,
                 senders=known,
             )
@@ -555,8 +555,7 @@ class LogNamespace(ClosedAtExit):
             with suppress(LogExists, LogNotFound):  # somebody else was faster, or the request was lost
                 self.create(name)
 
-    def _maintenance(self, log: LogDescriptor, metrics: LogMetrics) -> BackgroundWork:
-        metadata = self._metadata(log.name)
+    def _maintenance(self, metadata: LogMetadata, log: LogDescriptor, metrics: LogMetrics) -> BackgroundWork:
         work = LogMaintenance(metadata, self._store, lambda: self._catalog_of(metadata), self._clock, metrics)
         maintenance = BackgroundWork(work.run, metrics.maintenance_failed)
         if log.config.copy_codec is not None or log.config.cold_url is not None:

@@ -49,6 +49,7 @@ NO_EFFECT: dict[str, str] = {
     "scribengin.filesystems.fsspec.FsspecDurableFileSystem": "the same as LocalFileSystem",
     "scribengin.log.store.bookkeeper.nodes.SegmentNodes": "called inside the failpoints of its store only",
     "scribengin.log.store.file._write_all": "called inside of the failpoints log.*_write, and nowhere else",
+    "scribengin.log.store.file._BesideFile._open": "the same",
 }
 """A module, class or function (`scribengin.dataflow.registry.view.DataflowView`) in the rooms of the round whose
 changes of the outside world are no part of a round or its recovery, and why: what administers, before or after any

@@ -24,7 +24,7 @@ from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Descriptor, EntryName, node_name, plain_path
 from scribengin.base.names import log_command
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, SegmentsMoved
-from scribengin.log.config import LogConfig
+from scribengin.log.config import SharedLogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import DECODED_BYTES_MAX
 from scribengin.log.format.records import TXID_NONE
@@ -56,7 +56,7 @@ class LogDescriptor(Descriptor):
     name: str
     directory: EntryName
     created_ms: int
-    config: LogConfig
+    config: SharedLogConfig
     config_version: int = 0
     deleting: bool = False
 

@@ -18,8 +18,8 @@ import mmap
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -239,12 +239,14 @@ class FileAppender(SegmentAppender):
     """Writes one segment file, which it has just created."""
 
     def __init__(self, path: Path, descriptor: int, *, fsync: bool, check_mounted: Callable[[], None]) -> None:
-        self._path = path
+        self._path = str(path)
         self._check_mounted = check_mounted
-        self._fence_path = str(path.with_suffix(".fence"))
         self._fsync = fsync
         self._file = descriptor
-        self._tail_file = self._index_file = -1
+        beside = str(path).removesuffix(path.suffix)
+        self._fence_path = f"{beside}.fence"
+        self._tail_file = _BesideFile(f"{beside}.tail", os.O_WRONLY)
+        self._index_file = _BesideFile(f"{beside}.idx", os.O_WRONLY | os.O_APPEND)
         self._tails = 0
         self._indexed_end = 0
         self._index_rows: list[IndexRow] = []
@@ -287,29 +289,26 @@ class FileAppender(SegmentAppender):
 
     def publish(self, tail: Tail) -> None:
         try:
-            with failpoint("log.tail_write"):
-                if self._tail_file < 0:
-                    self._tail_file = os.open(self._path.with_suffix(".tail"), os.O_WRONLY | os.O_CREAT, 0o644)
-                if os.pwrite(self._tail_file, slot_of(tail), self._tails % 2 * SLOT_BYTES) < SLOT_BYTES:
+            with failpoint("log.tail_write"), self._tail_file.opened() as file:
+                if os.pwrite(file, slot_of(tail), self._tails % 2 * SLOT_BYTES) < SLOT_BYTES:
                     raise OSError(errno.ENOSPC, "the disk took less than was written")
             self._tails += 1
             self._write_index_rows()
+        except _BesideFileGone:
+            pass  # the log was deleted since it was looked: the next `sync` says so
         except OSError as error:
             raise self._failed("write the tail of", error) from error
 
     def close(self) -> None:
-        descriptors = (self._file, self._tail_file, self._index_file)
-        self._file = self._tail_file = self._index_file = -1
+        descriptors = (self._file, self._tail_file.forget(), self._index_file.forget())
+        self._file = -1
         close_all(descriptors)
 
     def _write_index_rows(self) -> None:
         if not self._index_rows:
             return
-        with failpoint("log.index_write"):
-            if self._index_file < 0:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-                self._index_file = os.open(self._path.with_suffix(".idx"), flags, 0o644)
-            os.write(self._index_file, b"".join(row.to_bytes() for row in self._index_rows))
+        with failpoint("log.index_write"), self._index_file.opened() as file:
+            os.write(file, b"".join(row.to_bytes() for row in self._index_rows))
         self._index_rows.clear()
 
     def _failed(self, what: str, error: OSError) -> LogWriteFailed:
@@ -337,6 +336,75 @@ def _write_all(file: int, buffers: list[memoryview]) -> None:
         del buffers[:done]
         if written:
             buffers[0] = buffers[0][written:]
+
+
+class _Room:
+    """For so many files that are kept open."""
+
+    def __init__(self, files: int) -> None:
+        self._left = files
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        with self._lock:
+            found = self._left > 0
+            self._left -= found
+            return found
+
+    def give_back(self) -> None:
+        with self._lock:
+            self._left += 1
+
+
+_KEPT_OPEN = _Room(1_000)
+"""Of files beside segments, in this process. A segment that is written has two, and keeps its own open: of ten thousand
+logs all would be more than a process may open on most machines."""
+
+
+class _BesideFileGone(Exception):
+    """It was made, and is not there any more."""
+
+
+class _BesideFile:
+    """A file beside a segment, which the segment's writer adds to: made at first, and kept open while there is room."""
+
+    def __init__(self, path: str, flags: int) -> None:
+        self._path = path
+        self._flags = flags
+        self._made = False
+        self._descriptor = -1
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Its descriptor, within the block. Raises OSError, _BesideFileGone."""
+        descriptor = self._descriptor
+        kept = descriptor >= 0
+        if not kept:
+            descriptor = self._open()
+            if kept := _KEPT_OPEN.take():
+                self._descriptor = descriptor
+        try:
+            yield descriptor
+        finally:
+            if not kept:
+                os.close(descriptor)
+
+    def forget(self) -> int:
+        """The descriptor that was kept, for whoever closes it; -1: none was."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            _KEPT_OPEN.give_back()
+        return descriptor
+
+    def _open(self) -> int:
+        if not self._made:
+            made = os.open(self._path, self._flags | os.O_CREAT, 0o644)
+            self._made = True
+            return made
+        try:
+            return os.open(self._path, self._flags)
+        except FileNotFoundError:
+            raise _BesideFileGone from None
 
 
 class FileView(SegmentView):

@@ -60,8 +60,6 @@ class GroupCommit:
         self._senders = senders
         self._group_entries_max = GROUP_ENTRIES_MAX - (senders is not None)  # one is the mark
         self._policy = TransmitPolicy.of(config)
-        self._entry_bytes_max = config.entry_bytes_max
-        self._pending_bytes_max = config.pending_bytes_max
         self._keep_alive_s = config.keep_alive_ms / 1000
         self._changed = threading.Condition()
         """Guards everything below."""
@@ -100,7 +98,7 @@ class GroupCommit:
             with self._changed:
                 self._wait_for_room()
                 last = self._queue[-1] if self._queue else None
-                if isinstance(last, PendingRecords) and last.body_bytes + size <= self._entry_bytes_max:
+                if isinstance(last, PendingRecords) and last.body_bytes + size <= self._config.entry_bytes_max:
                     item = last
                 else:
                     item = PendingRecords(durable=self._config.durable_writes)
@@ -157,9 +155,9 @@ class GroupCommit:
             raise
 
     def _queue_shared(self, senders: Senders, sender: bytes, number: int, body: pa.RecordBatch) -> None:
-        for piece, size in sized_pieces(body, self._entry_bytes_max):
+        for piece, size in sized_pieces(body, self._config.entry_bytes_max):
             last = self._queue[-1] if self._queue else None
-            if isinstance(last, PendingShared) and last.body_bytes + size <= self._entry_bytes_max:
+            if isinstance(last, PendingShared) and last.body_bytes + size <= self._config.entry_bytes_max:
                 item = last
             else:
                 item = PendingShared(senders)
@@ -269,7 +267,7 @@ class GroupCommit:
 
     def _full(self) -> bool:
         """Whether there is no room yet. The caller holds the condition."""
-        return self._pending_bytes >= self._pending_bytes_max and self._failure is None and not self._stopping
+        return self._pending_bytes >= self._config.pending_bytes_max and self._failure is None and not self._stopping
 
     def _closed(self) -> LogClosed:
         return LogClosed(f"log '{self._log}': the writer was closed before this was written; open a new one")

@@ -21,7 +21,7 @@ def test_a_page_about_logs_runs_as_it_is_printed(tmp_path: Path, registry: Regis
 
 def check_log_store(terminal: Terminal) -> None:
     looked = terminal.shown("scribengin log verify")
-    assert "3 logs, 6,001 records" in looked
+    assert "23 logs, 6,021 records" in looked
     cold = " ".join(terminal.shown("scribengin log offload").split())
     assert "books/1: 1 segment copied to cold storage" in cold
     assert "cold ok" in cold
