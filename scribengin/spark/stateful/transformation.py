@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType, TimestampType
 from scribengin.connectors.contract import RecordSplit
 from scribengin.spark.arrow_files import arrow_files
 from scribengin.spark.session.failures import SPARK_ERRORS, failure
+from scribengin.spark.session.local_files import make_files_in_process
 from scribengin.spark.session.session import activate, scratch_directory, session_beside
 from scribengin.spark.session.spark_master import files_are_shared
 from scribengin.spark.stateful.beats import BEATS, beats_of, is_beats
@@ -49,6 +50,7 @@ from scribengin.spark.transform.spec import (
 from scribengin.spark.transform.transformation import Transformation
 
 _STREAMING = "spark.sql.streaming"
+_ON_DISK = "file:"
 _SNAPSHOTS_EVERY = "10s"
 
 
@@ -115,6 +117,8 @@ class StatefulTransformation:
         offers = QueryOffers(directory, initial, None if self._shape.through_files else self._portable)
         for one in bound:
             offers.bind(one)
+        if checkpoint.startswith(_ON_DISK):
+            make_files_in_process(self._session)
         if self._shape.through_files:  # writing them is part of the query's own plan: made once, and not a batch
             unioned = replace(unioned, frame=arrow_files(unioned.frame, output))
         return TransformationQuery(
@@ -211,7 +215,7 @@ def _source_schema(spec: InputSpec, state: StateSpec) -> StructType:
 
 
 _IN_MOUNTED_DIRECTORIES = {
-    # For each file that a batch writes the default starts ten processes (`readlink`, `chmod`), and this one two. Both
+    # For each file that a batch writes the default starts `readlink` several times, and this one does not. Both
     # write a file beside its name, look that there is none of that name yet, and rename; neither syncs. On HDFS the
     # default stays: there its rename is one transaction, and this one's is a look before it.
     f"{_STREAMING}.checkpointFileManagerClass": (
@@ -225,7 +229,7 @@ def query_settings(state: StateSpec, checkpoint: str) -> dict[str, str]:
     of its directory, or nothing: then no query is started."""
     return {
         **STORED_AS,
-        **(_IN_MOUNTED_DIRECTORIES if checkpoint.startswith("file:") else {}),
+        **(_IN_MOUNTED_DIRECTORIES if checkpoint.startswith(_ON_DISK) else {}),
         # A bound for what of it is in memory: else it is unbounded, and native.
         f"{STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
         f"{STATE_STORE}.rocksdb.maxMemoryUsageMB": str(state.memory_mb),
