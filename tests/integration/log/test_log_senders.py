@@ -136,6 +136,25 @@ def test_what_was_truncated_and_purged_is_known_still(place: LogPlace) -> None:
     assert payloads_read(namespace, LOG) == []
 
 
+def test_what_others_have_truncated_since_does_not_stay_for_what_is_known_of_senders(place: LogPlace) -> None:
+    place.bound(LOG)
+    clock = ManualClock()
+    namespace = LogNamespace.open("/logs", registry=place.registry, clock=clock)
+    with namespace.open_writer(LOG, senders=True) as writer:
+        sent = send(writer, 1, b"1").result(120)
+    for number in range(3):
+        with namespace.open_writer(LOG) as plain:
+            plain.write(b"%d of nobody" % number).result(120)
+    namespace.truncate(LOG, namespace.end_dlsn(LOG))
+    namespace.purge(LOG)
+    with namespace.open_writer(LOG, senders=True) as writer:
+        assert send(writer, 1, b"1").result(120) == sent, "it may be sent again still"
+    assert len(namespace.segments(LOG)) == 4
+    clock.advance_s(24 * 3600)
+    namespace.purge(LOG)
+    assert namespace.segments(LOG) == ()
+
+
 def test_what_is_known_outlives_the_raw_file(place: LogPlace) -> None:
     namespace = place.bound(LOG)
     with namespace.open_writer(LOG, senders=True) as writer:
