@@ -32,6 +32,8 @@ _T = TypeVar("_T")
 _Bytes = bytes | bytearray | memoryview
 _RECORD_BYTES = 2048
 """What a record takes beside its bytes while it waits: somewhat more than the log's writer says."""
+_ROW_BYTES = 64
+"""What a row of a batch takes beside its bytes: the columns that it lacks, and its share of an entry."""
 _WAIT_S = 1.0
 """So long a reader's thread waits at a time."""
 _ENDING_THREADS = 8
@@ -130,11 +132,11 @@ class AsyncLogWriter(_Managed):
 
     def write_bulk(self, batch: pa.RecordBatch) -> asyncio.Future[DlsnRange]:
         """As LogWriter.write_bulk. The batch is encoded on the loop's thread, so let it be no larger than a few MiB."""
-        return self._submit(partial(self._writer.write_bulk, batch), batch.nbytes)
+        return self._submit(partial(self._writer.write_bulk, batch), _size_of(batch))
 
     def write_atomic(self, batch: pa.RecordBatch) -> asyncio.Future[DlsnRange]:
         """As LogWriter.write_atomic."""
-        return self._submit(partial(self._writer.write_atomic, batch), batch.nbytes)
+        return self._submit(partial(self._writer.write_atomic, batch), _size_of(batch))
 
     async def drain(self) -> None:
         """Wait until the log's writer has taken all that was written: memory is bounded by who awaits this."""
@@ -273,6 +275,11 @@ class AsyncLogReader(_Managed):
             raise
         self._reading = None
         return found
+
+
+def _size_of(batch: pa.RecordBatch) -> int:
+    """Somewhat more than the log's writer counts for it: it must not find less room than was left by this."""
+    return int(batch.nbytes) + batch.num_rows * _ROW_BYTES + _RECORD_BYTES
 
 
 def _look_at(answer: asyncio.Future[Any]) -> None:
