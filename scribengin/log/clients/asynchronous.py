@@ -38,6 +38,8 @@ _WAIT_S = 1.0
 """So long a reader's thread waits at a time."""
 _ENDING_THREADS = 8
 """That many writers and readers of a namespace flush or end at the same time."""
+_OPENING_THREADS = 64
+"""That many are opened at the same time: each may wait for another writer to end."""
 
 
 class AsyncNamespace:
@@ -46,21 +48,34 @@ class AsyncNamespace:
 
     def __init__(self, namespace: LogNamespace) -> None:
         self._namespace = namespace
+        self._opening = ThreadPoolExecutor(_OPENING_THREADS, thread_name_prefix="log-async-opening")
+        """asyncio's own threads have more to do than to wait for logs."""
         self._ending = ThreadPoolExecutor(_ENDING_THREADS, thread_name_prefix="log-async-ending")
-        """asyncio's own threads may all wait to open what is given back here."""
+        """All of those may wait to open what is given back here."""
 
     async def open_writer(self, name: str, **options: Any) -> AsyncLogWriter:
         """As `open_writer` of the namespace, with its options and errors. Who is cancelled does not become the
         writer."""
-        writer = await _opened(partial(self._namespace.open_writer, name, **options), lambda writer: writer.abort())
+        opens = partial(self._namespace.open_writer, name, **options)
+        writer = await self._opened(opens, lambda writer: writer.abort())
         return AsyncLogWriter(writer, self._ending)
 
     async def open_reader(self, name: str, start: Start = None, **options: Any) -> AsyncLogReader:
         """As `open_reader` of the namespace, with its options and errors."""
-        reader = await _opened(
-            partial(self._namespace.open_reader, name, start, **options), lambda reader: reader.close()
-        )
+        opens = partial(self._namespace.open_reader, name, start, **options)
+        reader = await self._opened(opens, lambda reader: reader.close())
         return AsyncLogReader(reader, self._ending)
+
+    async def _opened(self, opens: Callable[..., _T], undo: Callable[[_T], object]) -> _T:
+        """What `opens(cancel=)` returns, on another thread."""
+        cancel = threading.Event()
+        opening = self._opening.submit(opens, cancel=cancel)
+        try:
+            return await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            cancel.set()
+            opening.add_done_callback(partial(_abandon, undo))  # whether the loop runs by then or not
+            raise
 
 
 class _Managed(ABC):
@@ -288,19 +303,7 @@ def _look_at(answer: asyncio.Future[Any]) -> None:
         answer.exception()
 
 
-async def _opened(opens: Callable[..., _T], undo: Callable[[_T], object]) -> _T:
-    """What `opens(cancel=)` returns, on another thread."""
-    cancel = threading.Event()
-    opening = asyncio.ensure_future(asyncio.to_thread(opens, cancel=cancel))
-    try:
-        return await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        cancel.set()
-        opening.add_done_callback(partial(_abandon, undo))
-        raise
-
-
-def _abandon(undo: Callable[[_T], object], opening: asyncio.Future[_T]) -> None:
+def _abandon(undo: Callable[[_T], object], opening: Future[_T]) -> None:
     """Nobody waits for it any more: what was opened all the same is closed."""
     if not opening.cancelled() and opening.exception() is None:
         background("log-async-close", partial(undo, opening.result())).start()

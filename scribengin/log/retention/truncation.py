@@ -156,8 +156,8 @@ def droppable(state: LogState, config: LogConfig, slowest: DLSN | None, now_ms: 
     stands.
 
     The one that says which numbers of senders are in the log is kept, though all its records were truncated, until
-    retention takes it: or for SENDERS_HOURS, since it keeps all that follow it, too. Retention goes by the time at which a segment was completed, as the wall clock had it then and
-    has it now.
+    retention takes it; for SENDERS_HOURS only, once others follow, since it keeps those, too. Retention goes by the
+    time at which a segment was completed, as the wall clock had it then and has it now.
     """
     dropped = []
     for segment in state.segments:
