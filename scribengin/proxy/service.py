@@ -235,6 +235,9 @@ class ProxyService(ClosedAtExit):
                 with self._lock:
                     self._denied += 1
             return Refused(error)
+        except OSError as error:  # as where it may open no more files: another proxy may
+            why = StoreUnreachable(f"the proxy {self._proxy.address} cannot do that just now: {error}")
+            return TryAgain(why, maybe_written=True)
 
     def _is_in_place(self) -> bool:
         """Whether the namespace was not moved since this proxy has opened it, for all that is known."""
