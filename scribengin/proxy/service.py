@@ -7,6 +7,7 @@ the next request opens another one, which knows what the log holds of every send
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -432,7 +433,7 @@ class ProxyService(ClosedAtExit):
             ending=self._ending,
             logs=len(self.logs),
             logs_max=self._config.logs_max,
-            others=others,
+            others=random.sample(others, len(others)),
             handed_to=log.handed_to if self._clock.monotonic_s() < log.handed_until_s else None,
         )
 
