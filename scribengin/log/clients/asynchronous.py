@@ -294,7 +294,8 @@ class AsyncLogReader(_Managed):
 
 def _size_of(batch: pa.RecordBatch) -> int:
     """Somewhat more than the log's writer counts for it: it must not find less room than was left by this."""
-    return int(batch.nbytes) + batch.num_rows * _ROW_BYTES + _RECORD_BYTES
+    size: int = batch.nbytes + batch.num_rows * _ROW_BYTES + _RECORD_BYTES
+    return size
 
 
 def _look_at(answer: asyncio.Future[Any]) -> None:

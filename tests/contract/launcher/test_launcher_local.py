@@ -241,9 +241,9 @@ def test_who_may_open_no_more_files_is_told_in_a_line_and_may_ask_again(
         container = launcher.launch(request())
         with monkeypatch.context() as broken:
             broken.setattr(local, "start_token", refused)
-            with pytest.raises(LauncherError, match=r"'worker-1' of flow cannot be looked at just now: .*Too many open"):
+            with pytest.raises(LauncherError, match=r"'worker-1' of flow cannot be looked at just now: .*Too many"):
                 launcher.poll(container)
-            with pytest.raises(LauncherError, match=r"'worker-1' of flow cannot be looked at just now: .*Too many open"):
+            with pytest.raises(LauncherError, match=r"'worker-1' of flow cannot be looked at just now: .*Too many"):
                 launcher.containers("here:1", "flow")
             with pytest.raises(ContainerUnreachable, match=r"'worker-1' of flow may still run: .*Too many open files"):
                 launcher.kill(container)
