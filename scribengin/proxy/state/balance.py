@@ -29,8 +29,8 @@ _LOAD_OVER_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class ProxyLoad:
-    """What a proxy has told of itself: how many logs it writes, how much it does, in bytes a second, and how many it may
-    write (None: it does not say)."""
+    """What a proxy has told of itself: how many logs it writes, how much it does, in bytes a second, and how many it
+    may write (None: it does not say)."""
 
     name: str
     address: str
