@@ -93,7 +93,8 @@ class ContainerPlace(ABC):
 
     @abstractmethod
     def poll(self, container: ContainerDescriptor) -> ContainerExit | None:
-        """How the container ended, or None while it runs or waits for room."""
+        """How the container ended, or None while it runs or waits for room. Raises LauncherError: nobody can tell just
+        now."""
 
     @abstractmethod
     def kill(self, container: ContainerDescriptor) -> None:
@@ -105,7 +106,8 @@ class ContainerPlace(ABC):
 
     @abstractmethod
     def containers(self, registry: str, dataflow: str) -> list[ContainerDescriptor]:
-        """The containers of a dataflow of this registry that have not ended, whoever launched them, oldest first."""
+        """The containers of a dataflow of this registry that have not ended, whoever launched them, oldest first.
+        Raises LauncherError: nobody can tell just now."""
 
     @abstractmethod
     def log_tail(self, container: ContainerDescriptor, name: LogName, lines_max: int = 12) -> str:

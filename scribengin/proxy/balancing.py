@@ -64,7 +64,8 @@ class LogBalancer(ClosedAtExit):
             self._thread.join()
 
     def _others_and_us(self) -> list[ProxyLoad]:
-        return [ProxyLoad(one.name, one.address, one.logs, one.load) for one in self._nodes.servers() if one.takes_more]
+        there = [one for one in self._nodes.servers() if one.takes_more]
+        return [ProxyLoad(one.name, one.address, one.logs, one.load, one.logs_max) for one in there]
 
     def _run(self, every_s: float) -> None:
         while not self._closed.wait(every_s):

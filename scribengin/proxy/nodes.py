@@ -28,6 +28,8 @@ class ProxyDescriptor(Descriptor):
     """How many it writes, as of its last look at the others. 0 in the node of an owner, as is `load`."""
     load: float = 0.0
     """How much it does for them, in bytes a second."""
+    logs_max: int | None = None
+    """How many it may write. None: it does not say."""
 
 
 class ProxyNodes:

@@ -86,7 +86,7 @@ class ProxyServer(ClosedAtExit):
         host = f"[{host}]" if ":" in host else host
         self.address = f"{_scheme(config)}://{host}:{self._server.port}"
         """Where clients reach it."""
-        proxy = ProxyDescriptor(name=uuid.uuid4().hex, address=self.address)
+        proxy = ProxyDescriptor(name=uuid.uuid4().hex, address=self.address, logs_max=config.logs_max)
         self.service = ProxyService(self._namespace, registry, proxy, config, access=access)
         self._server.service = self.service
         self.service.announce()

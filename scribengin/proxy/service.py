@@ -7,6 +7,7 @@ the next request opens another one, which knows what the log holds of every send
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -235,6 +236,9 @@ class ProxyService(ClosedAtExit):
                 with self._lock:
                     self._denied += 1
             return Refused(error)
+        except OSError as error:  # as where it may open no more files: another proxy may
+            why = StoreUnreachable(f"the proxy {self._proxy.address} cannot do that just now: {error}")
+            return TryAgain(why, maybe_written=True)
 
     def _is_in_place(self) -> bool:
         """Whether the namespace was not moved since this proxy has opened it, for all that is known."""
@@ -429,7 +433,7 @@ class ProxyService(ClosedAtExit):
             ending=self._ending,
             logs=len(self.logs),
             logs_max=self._config.logs_max,
-            others=others,
+            others=random.sample(others, len(others)),
             handed_to=log.handed_to if self._clock.monotonic_s() < log.handed_until_s else None,
         )
 

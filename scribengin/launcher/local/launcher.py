@@ -28,7 +28,7 @@ from scribengin.base.model import from_node_name, node_name
 from scribengin.base.process.private import PRIVATE_MODE, private_directory, remove_directory, replacing
 from scribengin.base.process.variables import CONTAINER_VARIABLE
 from scribengin.base.threads import background, pause
-from scribengin.errors import DescriptorUnreadable, LauncherError, ScribenginError
+from scribengin.errors import ContainerUnreachable, DescriptorUnreadable, LauncherError, ScribenginError
 from scribengin.launcher.contract import (
     HOME_VARIABLE,
     ContainerDescriptor,
@@ -123,13 +123,31 @@ class LocalLauncher(ContainerLauncher):
             background("container-attach", partial(self._follow_later, container)).start()
 
     def poll(self, container: ContainerDescriptor) -> ContainerExit | None:
+        try:
+            return self._poll(container)
+        except OSError as error:
+            raise LauncherError(
+                f"container '{container.name}' of {container.dataflow} cannot be looked at just now: {error}; ask again"
+            ) from error
+
+    def kill(self, container: ContainerDescriptor) -> None:
+        try:
+            self._kill(container)
+        except OSError as error:
+            raise ContainerUnreachable(
+                f"container '{container.name}' of {container.dataflow} may still run: {error}; kill it again"
+            ) from error
+
+    def _poll(self, container: ContainerDescriptor) -> ContainerExit | None:
+        """Raises OSError."""
         if start_token(container.pid) == container.start_token:
             return None
         self._sweep(container)
         return _read_exit(Path(container.directory))
 
-    def kill(self, container: ContainerDescriptor) -> None:
-        if self.poll(container) is not None:
+    def _kill(self, container: ContainerDescriptor) -> None:
+        """Raises OSError."""
+        if self._poll(container) is not None:
             return
         with contextlib.suppress(OSError):  # a full disk must not keep it alive
             keeper.write_exit(Path(container.directory), "killed", -signal.SIGKILL, "killed by the launcher")
@@ -144,7 +162,12 @@ class LocalLauncher(ContainerLauncher):
     def all_containers(self, dataflow: str) -> list[ContainerDescriptor]:
         """Every container of a dataflow (of any registry) that left its directory here, also ended ones, oldest
         first. One whose descriptor a power failure has spoilt has ended with it, and is none."""
-        return self._found(dataflow)[0]
+        try:
+            return self._found(dataflow)[0]
+        except OSError as error:
+            raise LauncherError(
+                f"the containers of {dataflow} in {self._root} cannot be looked at just now: {error}; ask again"
+            ) from error
 
     def dataflows(self) -> list[str]:
         """The dataflows (of any registry) that have left a container's directory here."""
@@ -249,7 +272,7 @@ class LocalLauncher(ContainerLauncher):
             kept, spoilt = self._found(dataflow)
             too_many = len(spoilt) + len(kept) - KEPT_MAX
             if too_many > 0:
-                ended = [Path(container.directory) for container in kept if self.poll(container) is not None]
+                ended = [Path(container.directory) for container in kept if self._poll(container) is not None]
                 for directory in [*spoilt, *ended][:too_many]:
                     remove_directory(directory)
 

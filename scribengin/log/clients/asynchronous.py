@@ -32,10 +32,14 @@ _T = TypeVar("_T")
 _Bytes = bytes | bytearray | memoryview
 _RECORD_BYTES = 2048
 """What a record takes beside its bytes while it waits: somewhat more than the log's writer says."""
+_ROW_BYTES = 64
+"""What a row of a batch takes beside its bytes: the columns that it lacks, and its share of an entry."""
 _WAIT_S = 1.0
 """So long a reader's thread waits at a time."""
 _ENDING_THREADS = 8
 """That many writers and readers of a namespace flush or end at the same time."""
+_OPENING_THREADS = 64
+"""That many are opened at the same time: each may wait for another writer to end."""
 
 
 class AsyncNamespace:
@@ -44,21 +48,34 @@ class AsyncNamespace:
 
     def __init__(self, namespace: LogNamespace) -> None:
         self._namespace = namespace
+        self._opening = ThreadPoolExecutor(_OPENING_THREADS, thread_name_prefix="log-async-opening")
+        """asyncio's own threads have more to do than to wait for logs."""
         self._ending = ThreadPoolExecutor(_ENDING_THREADS, thread_name_prefix="log-async-ending")
-        """asyncio's own threads may all wait to open what is given back here."""
+        """All of those may wait to open what is given back here."""
 
     async def open_writer(self, name: str, **options: Any) -> AsyncLogWriter:
         """As `open_writer` of the namespace, with its options and errors. Who is cancelled does not become the
         writer."""
-        writer = await _opened(partial(self._namespace.open_writer, name, **options), lambda writer: writer.abort())
+        opens = partial(self._namespace.open_writer, name, **options)
+        writer = await self._opened(opens, lambda writer: writer.abort())
         return AsyncLogWriter(writer, self._ending)
 
     async def open_reader(self, name: str, start: Start = None, **options: Any) -> AsyncLogReader:
         """As `open_reader` of the namespace, with its options and errors."""
-        reader = await _opened(
-            partial(self._namespace.open_reader, name, start, **options), lambda reader: reader.close()
-        )
+        opens = partial(self._namespace.open_reader, name, start, **options)
+        reader = await self._opened(opens, lambda reader: reader.close())
         return AsyncLogReader(reader, self._ending)
+
+    async def _opened(self, opens: Callable[..., _T], undo: Callable[[_T], object]) -> _T:
+        """What `opens(cancel=)` returns, on another thread."""
+        cancel = threading.Event()
+        opening = self._opening.submit(opens, cancel=cancel)
+        try:
+            return await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            cancel.set()
+            opening.add_done_callback(partial(_abandon, undo))  # whether the loop runs by then or not
+            raise
 
 
 class _Managed(ABC):
@@ -130,11 +147,11 @@ class AsyncLogWriter(_Managed):
 
     def write_bulk(self, batch: pa.RecordBatch) -> asyncio.Future[DlsnRange]:
         """As LogWriter.write_bulk. The batch is encoded on the loop's thread, so let it be no larger than a few MiB."""
-        return self._submit(partial(self._writer.write_bulk, batch), batch.nbytes)
+        return self._submit(partial(self._writer.write_bulk, batch), _size_of(batch))
 
     def write_atomic(self, batch: pa.RecordBatch) -> asyncio.Future[DlsnRange]:
         """As LogWriter.write_atomic."""
-        return self._submit(partial(self._writer.write_atomic, batch), batch.nbytes)
+        return self._submit(partial(self._writer.write_atomic, batch), _size_of(batch))
 
     async def drain(self) -> None:
         """Wait until the log's writer has taken all that was written: memory is bounded by who awaits this."""
@@ -275,25 +292,19 @@ class AsyncLogReader(_Managed):
         return found
 
 
+def _size_of(batch: pa.RecordBatch) -> int:
+    """Somewhat more than the log's writer counts for it: it must not find less room than was left by this."""
+    size: int = batch.nbytes + batch.num_rows * _ROW_BYTES + _RECORD_BYTES
+    return size
+
+
 def _look_at(answer: asyncio.Future[Any]) -> None:
     """asyncio writes of every exception that nobody has looked at."""
     if not answer.cancelled():
         answer.exception()
 
 
-async def _opened(opens: Callable[..., _T], undo: Callable[[_T], object]) -> _T:
-    """What `opens(cancel=)` returns, on another thread."""
-    cancel = threading.Event()
-    opening = asyncio.ensure_future(asyncio.to_thread(opens, cancel=cancel))
-    try:
-        return await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        cancel.set()
-        opening.add_done_callback(partial(_abandon, undo))
-        raise
-
-
-def _abandon(undo: Callable[[_T], object], opening: asyncio.Future[_T]) -> None:
+def _abandon(undo: Callable[[_T], object], opening: Future[_T]) -> None:
     """Nobody waits for it any more: what was opened all the same is closed."""
     if not opening.cancelled() and opening.exception() is None:
         background("log-async-close", partial(undo, opening.result())).start()

@@ -538,6 +538,7 @@ class LogMetadata:
                 "last_txid": max(head.last_txid, completed.last_txid),
                 "bytes": head.bytes + completed.file_bytes,
                 "latest_ms": dated.latest_ms,
+                "senders": completed.segment if completed.senders else head.senders,
             }
             return between.model_copy(update=end), [registration]
 

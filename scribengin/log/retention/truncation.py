@@ -31,6 +31,8 @@ from scribengin_registry.client import BATCH_OPERATIONS_MAX, batches
 from scribengin_registry.contract import Delete, Operation
 
 _MS_AN_HOUR = 3_600_000
+SENDERS_HOURS = 24
+"""So long what is known of senders is kept, once segments follow that others have written."""
 
 OpenCatalog = Callable[[], LogCatalog]
 
@@ -154,8 +156,8 @@ def droppable(state: LogState, config: LogConfig, slowest: DLSN | None, now_ms: 
     stands.
 
     The one that says which numbers of senders are in the log is kept, though all its records were truncated, until
-    retention takes it. Retention goes by the time at which a segment was completed, as the wall clock had it then and
-    has it now.
+    retention takes it; for SENDERS_HOURS only, once others follow, since it keeps those, too. Retention goes by the
+    time at which a segment was completed, as the wall clock had it then and has it now.
     """
     dropped = []
     for segment in state.segments:
@@ -167,7 +169,7 @@ def droppable(state: LogState, config: LogConfig, slowest: DLSN | None, now_ms: 
             and not config.explicit_truncation
             and segment.completed_ms + config.retention_hours * _MS_AN_HOUR <= now_ms
         )
-        truncated = _lies_before(segment, state.head.first) and segment.segment != state.head.senders
+        truncated = _lies_before(segment, state.head.first) and not _says_of_senders(segment, state.head, now_ms)
         if not (truncated or (expired and read)):
             break
         dropped.append(segment)
@@ -234,6 +236,14 @@ def _given_up_to(catalog: LogCatalog, head: SegmentsHead, first: DLSN) -> DLSN:
     except (DamagedEntry, LogNotFound, PositionTruncated):
         return first
     return DLSN(last.segment, last.entry, last.slot + 1)
+
+
+def _says_of_senders(segment: SegmentDescriptor, head: SegmentsHead, now_ms: int) -> bool:
+    """Whether a completed segment is what a writer goes by that takes the numbers of senders."""
+    if segment.segment != head.senders:
+        return False
+    is_last = segment.segment == head.max_segment - head.in_progress
+    return is_last or now_ms < (segment.completed_ms or 0) + SENDERS_HOURS * _MS_AN_HOUR
 
 
 def _lies_before(segment: SegmentDescriptor, position: DLSN) -> bool:

@@ -10,13 +10,14 @@ that users share is named to each of them in SCRIBENGIN_STORES.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import uuid
 from pathlib import Path
 
 from scribengin.base.failpoints import failpoint
-from scribengin.errors import LogWriteFailed, StoreNotMounted
+from scribengin.errors import LogWriteFailed, StoreNotMounted, StoreUnreachable
 from scribengin.filesystems.directories import make_directory, sync_directory
 
 MARK = ".namespace"
@@ -74,11 +75,16 @@ def unmark_directory(directory: Path, token: str) -> None:
 
 
 def check_mark(directory: Path, token: str) -> None:
-    """Raises StoreNotMounted, unless this is the directory with that token, and nobody else's."""
+    """Raises StoreNotMounted, unless this is the directory with that token, and nobody else's; StoreUnreachable: this
+    process may open no more files just now."""
     try:
         found = read_mark(directory)
         owners = {(directory / name).stat().st_uid for name in (".", MARK)} if found == token else set()
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise StoreUnreachable(
+                f"cannot read {directory / MARK}: {error.strerror}; let this process open more (`ulimit -n`)"
+            ) from error
         raise StoreNotMounted(f"cannot read {directory / MARK}: {error.strerror}; give this user access") from error
     if found != token:
         what = f"{directory} is not the directory of this namespace: its file {MARK}"

@@ -20,6 +20,7 @@ order in which files were written, and no two ever have one name.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -32,6 +33,7 @@ from scribengin.errors import LogNotFound, RecoveryRefused
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, EncodedEntry, EntryHeader, EntryType, encode, read_body
+from scribengin.log.format.sender_marks import read_mark
 from scribengin.log.format.staged import StagedRange
 from scribengin.log.metadata.cold_places import why_not_all_there
 from scribengin.log.metadata.segments import (
@@ -366,7 +368,8 @@ class Restoration:
             raise
         whole = completed(segment, end, self._clock)
         if fits:
-            return whole.model_copy(update={"last_txid": max(whole.last_txid, head.last_txid)})
+            known = _begins_with_mark(store, segment.raw_file, begin)
+            return whole.model_copy(update={"last_txid": max(whole.last_txid, head.last_txid), "senders": known})
         return self._copied(whole, name, head)
 
     def _end(self, segment: SegmentDescriptor, file: SegmentName, following: SegmentName | None) -> Tail:
@@ -444,6 +447,15 @@ class Restoration:
             raised = pc.max_element_wise(batch.column(0), pa.scalar(last_txid, pa.int64()))
             return encode(batch.set_column(0, batch.schema.field(0), raised), codec=self._log.config.codec)
         return EncodedEntry.of_stored(header, stored).as_type(EntryType.RECORDS)
+
+
+def _begins_with_mark(store: SegmentStore, file: SegmentName, begin: EntryHeader) -> bool:
+    """Whether that file, which begins so, says all that was known of senders."""
+    if begin.type != EntryType.KEEP_ALIVE:
+        return False
+    with closing(store.open(file)) as view:
+        body = read_body(begin, view.read(HEADER_BYTES, begin.body_bytes))
+    return not isinstance(body, Damage) and read_mark(body) is not None
 
 
 def label(name: SegmentName) -> str:

@@ -23,7 +23,7 @@ from scribengin.errors import (
 from scribengin.proxy.client.transport import ProxyTransport
 from scribengin.proxy.config import ProxyClientConfig
 from scribengin.proxy.nodes import ProxyDescriptor
-from scribengin.proxy.state.resend import Lost, NotSent, SendAgain, SenderState, Sent
+from scribengin.proxy.state.resend import OR_ALL_ARE_FULL, Lost, NotSent, SendAgain, SenderState, Sent
 from scribengin.proxy.state.routes import ProxyRoutes
 from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, decode_answer
 from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, encode_ask, encode_write
@@ -125,7 +125,8 @@ class ProxyDelivery:
                     raise error
                 case MovedTo(address):
                     self._learn(request.log, SendAgain(0.0, owner=address))
-                    why: ScribenginError = ProxyUnreachable(f"proxies disagree whose log '{request.log}' is")
+                    told = f"proxies disagree whose log '{request.log}' is"
+                    why: ScribenginError = ProxyUnreachable(f"{told}{OR_ALL_ARE_FULL}")
                 case TryAgain(why, maybe_done):
                     unsure |= maybe_done
                     self._learn(request.log, SendAgain(0.0, elsewhere=True))

@@ -29,12 +29,14 @@ _LOAD_OVER_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class ProxyLoad:
-    """What a proxy has told of itself: how many logs it writes, and how much it does, in bytes a second."""
+    """What a proxy has told of itself: how many logs it writes, how much it does, in bytes a second, and how many it
+    may write (None: it does not say)."""
 
     name: str
     address: str
     logs: int
     load: float
+    logs_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,9 @@ class _Plan:
                     self._move(log, to)
 
     def _fits(self, to: str, log: LogLoad) -> bool:
+        logs_max = self._proxies[to].logs_max
+        if logs_max is not None and self._logs[to] >= logs_max:
+            return False  # it would send whoever asks for the log back
         return log.load == 0 or self._load[to] + log.load <= self._mean_load
 
     def _move(self, log: LogLoad, to: str) -> None:

@@ -18,7 +18,8 @@ class LogSight:
     logs: int
     logs_max: int
     others: Sequence[str] = ()
-    """Addresses of proxies that take more logs."""
+    """Addresses of proxies that take more logs, if they have room, in the order in which they are to be asked. Another
+    one each time: two that are full would send to each other, and never to one that has room."""
     handed_to: str | None = None
     """The address of the proxy for which we have just given it up."""
 
@@ -62,5 +63,5 @@ def next_step(sight: LogSight) -> Step:
     if not sight.ending and not full:
         return TakeLog()
     if sight.others:
-        return SendTo(min(sight.others))
+        return SendTo(sight.others[0])
     return PutOff("it ends" if sight.ending else f"it writes {sight.logs} logs, and takes no more")

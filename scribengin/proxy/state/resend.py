@@ -16,6 +16,7 @@ _PAUSE_S = 0.02
 _PAUSE_MAX_S = 1.0
 _REDIRECTS_AT_ONCE = 3
 """So many redirects in a row are followed at once: proxies that disagree who owns a log need a moment."""
+OR_ALL_ARE_FULL = ", or all of them write as many logs as they may (`logs_max`): start another proxy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ class SenderState:
                 self._redirects += 1
                 if self._redirects <= _REDIRECTS_AT_ONCE:
                     return SendAgain(0.0, owner=address)
-                why = ProxyUnreachable(f"proxies name each other as the log's owner, {address} the last of them")
+                told = f"proxies name each other as the log's owner, {address} the last of them"
+                why = ProxyUnreachable(f"{told}{OR_ALL_ARE_FULL}")
                 return self._again(why, now_s, owner=address)
             case TryAgain(why, maybe_written):
                 self._maybe_written |= maybe_written

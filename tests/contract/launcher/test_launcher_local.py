@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.errors import LauncherError
+from scribengin.errors import ContainerUnreachable, LauncherError
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit, ContainerRequest
 from scribengin.launcher.local import launcher as local
 from scribengin.launcher.local import supervisor as keeper
@@ -229,6 +229,27 @@ def test_a_container_that_nobody_can_tell_from_others_is_not_started(
             with pytest.raises(LauncherError, match=r"'worker-1' of flow could not be started: .*Too many open files"):
                 launcher.launch(request())
         assert not list((tmp_path / "containers" / "flow").iterdir())
+
+
+def test_who_may_open_no_more_files_is_told_in_a_line_and_may_ask_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_pid: int) -> str:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with LocalLauncher(tmp_path) as launcher:
+        container = launcher.launch(request())
+        with monkeypatch.context() as broken:
+            broken.setattr(local, "start_token", refused)
+            with pytest.raises(LauncherError, match=r"'worker-1' of flow cannot be looked at just now: .*Too many"):
+                launcher.poll(container)
+            with pytest.raises(LauncherError, match=r"'worker-1' of flow cannot be looked at just now: .*Too many"):
+                launcher.containers("here:1", "flow")
+            with pytest.raises(ContainerUnreachable, match=r"'worker-1' of flow may still run: .*Too many open files"):
+                launcher.kill(container)
+        assert launcher.poll(container) is None
+        launcher.kill(container)
+        assert launcher.poll(container) is not None
 
 
 def test_what_a_power_failure_has_spoilt_goes_as_the_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

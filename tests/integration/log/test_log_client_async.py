@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from scribengin.errors import EndOfStream, Fenced, LogClosed, RecordTooLarge, TransactionIdOutOfOrder
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.log.clients import AsyncNamespace
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import payload_batch, payloads_read
 from tests.integration.proxy.proxied import LOG, ProxiedPlace, proxied_place
 
@@ -114,6 +116,23 @@ def test_an_aborted_writer_fails_what_waits(logs: LogNamespace) -> None:
 
     ended = asyncio.run(main())
     assert isinstance(ended[-1], LogClosed)
+
+
+def test_batches_of_small_records_do_not_hold_up_the_loop(place: ProxiedPlace) -> None:
+    logs = place.bound(LOG, config=LogConfig(entry_bytes_max=4096, pending_bytes_max=64 * 1024))
+    go, went_on = threading.Event(), list[bool]()
+    with at_failpoint("log.segment_sync:before", lambda _stop: went_on.append(go.wait(10))):
+
+        async def main() -> None:
+            async with await AsyncNamespace(logs).open_writer(LOG) as writer:
+                batch = payload_batch([b"x"] * 1000)
+                futures = [writer.write_bulk(batch) for _ in range(20)]
+                assert not went_on, "each call has returned at once"
+                go.set()
+                await asyncio.gather(*futures)
+
+        asyncio.run(main())
+    assert len(payloads_read(logs, LOG)) == 20_000
 
 
 def test_a_fenced_writer_fails_its_futures(place: ProxiedPlace) -> None:

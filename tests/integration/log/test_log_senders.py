@@ -9,12 +9,14 @@ import pytest
 
 from scribengin.errors import ConfigInvalid, DamagedEntry, LogError, OverCapacity, RecordTooLarge, SenderUnknown
 from scribengin.log import LogConfig, LogNamespace, LogWriter
+from scribengin.log.clients import recover_log
 from scribengin.log.write.results import SlotRange
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.failpoints import at_failpoint, record_stops
 from scribengin.testing.log_samples import damage_segment, payload_batch, payloads_read
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
+from tests.registry_copies import restore, saved
 from tests.servers.memory import LogPlace
 
 LOG = "flights/0"
@@ -134,6 +136,25 @@ def test_what_was_truncated_and_purged_is_known_still(place: LogPlace) -> None:
     assert payloads_read(namespace, LOG) == []
 
 
+def test_what_others_have_truncated_since_does_not_stay_for_what_is_known_of_senders(place: LogPlace) -> None:
+    place.bound(LOG)
+    clock = ManualClock()
+    namespace = LogNamespace.open("/logs", registry=place.registry, clock=clock)
+    with namespace.open_writer(LOG, senders=True) as writer:
+        sent = send(writer, 1, b"1").result(120)
+    for number in range(3):
+        with namespace.open_writer(LOG) as plain:
+            plain.write(b"%d of nobody" % number).result(120)
+    namespace.truncate(LOG, namespace.end_dlsn(LOG))
+    namespace.purge(LOG)
+    with namespace.open_writer(LOG, senders=True) as writer:
+        assert send(writer, 1, b"1").result(120) == sent, "it may be sent again still"
+    assert len(namespace.segments(LOG)) == 4
+    clock.advance_s(24 * 3600)
+    namespace.purge(LOG)
+    assert namespace.segments(LOG) == ()
+
+
 def test_what_is_known_outlives_the_raw_file(place: LogPlace) -> None:
     namespace = place.bound(LOG)
     with namespace.open_writer(LOG, senders=True) as writer:
@@ -144,6 +165,25 @@ def test_what_is_known_outlives_the_raw_file(place: LogPlace) -> None:
     assert namespace.segments(LOG)[0].raw_dropped_ms is not None
     with namespace.open_writer(LOG, senders=True) as writer:
         assert send(writer, 1, b"1").result(120) == sent
+
+
+def test_what_is_taken_back_into_a_log_whose_registry_went_back_is_known(place: LogPlace) -> None:
+    namespace = place.bound(LOG)
+    with namespace.open_writer(LOG, senders=True) as writer:
+        send(writer, 1, b"1").result(120)
+    backup = saved(place.registry)
+    with namespace.open_writer(LOG, senders=True) as writer:
+        sent = send(writer, 2, b"2", answered=1).result(120)
+        of_b = send(writer, 1, b"of B", sender=B).result(120)
+    with namespace.open_writer(LOG) as plain:
+        plain.write(b"of nobody").result(120)
+    restore(place.registry, backup)
+    namespace = LogNamespace.open("/logs", registry=place.registry)
+    recover_log(namespace, LOG)
+    with namespace.open_writer(LOG, senders=True) as writer:
+        assert send(writer, 2, b"2", answered=1).result(120) == sent
+        assert send(writer, 1, b"of B", sender=B).result(120) == of_b
+    assert payloads_read(namespace, LOG) == [b"1", b"2", b"of B", b"of nobody"]
 
 
 def test_a_batch_larger_than_an_entry_is_found_whole(place: LogPlace) -> None:

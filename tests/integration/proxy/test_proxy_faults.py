@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from scribengin.errors import LogWriteFailed, OwnershipAcquireFailed, ProxyUnreachable
+from scribengin.errors import LogWriteFailed, OwnershipAcquireFailed, ProxyUnreachable, StoreUnreachable
 from scribengin.log import LogNamespace
+from scribengin.log.store import mark
+from scribengin.log.store.mark import read_mark
 from scribengin.proxy import ProxiedNamespace, ProxiedWriter
 from scribengin.proxy.client.transport import FlightTransport, ProxyTransport
 from scribengin.testing.failpoints import at_failpoint
-from scribengin.testing.log_samples import payload_batch, payloads_read
+from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin.testing.waiting import wait_until
 from tests.integration.proxy.proxied import LOG, PATH, ProxiedPlace, proxied_place
 from tests.stalls import expect_output
@@ -109,6 +114,40 @@ def test_a_disk_that_refuses_for_a_while_is_not_seen_by_clients(place: ProxiedPl
             with at_failpoint(stop, fail):
                 writer.write(b"A%d" % n).result(120)
     expect_each_once(namespace, b"A", count=3)
+
+
+def test_a_proxy_that_may_open_no_more_files_for_a_while_is_not_seen_by_clients(
+    place: ProxiedPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace = bound_namespace(place.registry, tmp_path, LOG)
+    place.start()
+    client = place.client(reads="proxy")
+    open_file = os.open
+    refusals = [OSError(errno.EMFILE, "Too many open files") for _ in range(3)]
+
+    def refused(directory: Path) -> str | None:
+        if refusals and threading.current_thread() is not threading.main_thread():
+            raise refusals.pop()
+        return read_mark(directory)
+
+    monkeypatch.setattr(mark, "read_mark", refused)
+    with client.open_writer(LOG) as writer:
+        writer.write(b"A0").result(120)
+    assert not refusals
+    expect_each_once(namespace, b"A", count=1)
+
+    def none_left(path: str, *words: int, **more: int) -> int:
+        if str(path).endswith(".log"):
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+        return open_file(path, *words, **more)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "open", none_left)
+        hasty = place.client(reads="proxy", patience_s=1)
+        with hasty.open_reader(LOG) as reader, pytest.raises(StoreUnreachable, match="Too many open files") as told:
+            reader.read(1)
+        assert "Traceback" not in str(told.value)
+    assert payloads_read(client, LOG) == [b"A0"]
 
 
 def test_a_request_for_a_log_of_another_proxy_is_sent_there(place: ProxiedPlace) -> None:

@@ -7,11 +7,19 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from scribengin.errors import LogClosed, LogError, OverCapacity, RecordTooLarge, TransactionIdOutOfOrder
+from scribengin.errors import (
+    LogClosed,
+    LogError,
+    OverCapacity,
+    ProxyUnreachable,
+    RecordTooLarge,
+    TransactionIdOutOfOrder,
+)
 from scribengin.log import LogConfig
 from scribengin.proxy.wire.answers import AskDone
 from scribengin.proxy.wire.requests import AskRequest
 from scribengin.testing.log_samples import payload_batch, payloads_read
+from scribengin_registry.java.process import free_port
 from tests.integration.proxy.proxied import LOG, ProxiedPlace, proxied_place
 
 
@@ -154,3 +162,22 @@ def test_a_log_that_is_written_too_fast_is_refused_and_nothing_is_written(place:
     said = server.service.ask(AskRequest("info"))
     assert isinstance(said, AskDone)
     assert said.said["requests_refused"] == 1
+
+
+def test_who_finds_full_proxies_gets_to_one_with_room_or_is_told_to_start_one(place: ProxiedPlace) -> None:
+    roomy, *full = sorted((free_port() for _ in range(3)), reverse=True)
+    logs = [f"log-{n}" for n in range(10)]
+    place.bound("a", "b", *logs)
+    for port in full:
+        place.start(logs_max=1, balance_s=0, port=port)
+    hasty = place.client(patience_s=1)
+    with hasty.open_writer("a") as first, hasty.open_writer("b") as second:
+        first.write(b"1").result(60)
+        second.write(b"1").result(60)
+        with pytest.raises(ProxyUnreachable, match=r"log 'log-0'.*`logs_max`.*start another proxy"):
+            hasty.open_writer(logs[0])
+    place.start(balance_s=0, port=roomy)
+    client = place.client()
+    for log in logs:
+        with client.open_writer(log) as writer:
+            writer.write(b"1").result(60)

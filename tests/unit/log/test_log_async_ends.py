@@ -26,6 +26,7 @@ def test_a_writer_is_closed_though_all_threads_of_asyncio_wait_for_its_log(logs:
         waiting = [asyncio.create_task(namespace.open_writer(LOG, timeout_s=600)) for _ in range(_MANY)]
         await asyncio.wait(waiting, timeout=0)  # all of them have begun
         async with asyncio.timeout(60):
+            assert await asyncio.to_thread(lambda: "free") == "free", "asyncio's threads are others'"
             await first.write(b"a")
             await first.flush()
             await first.close()

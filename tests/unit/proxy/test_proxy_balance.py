@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +49,14 @@ def test_the_hottest_logs_that_fit_go_where_less_is_done() -> None:
     assert balance_once(logs) == len(moves)
     assert sum(logs["P1"].values()) <= sum(logs["P0"].values()) * 1.2
     assert balance_once(logs) == 0
+
+
+def test_nothing_is_given_to_a_proxy_without_room() -> None:
+    ours = [LogLoad(f"log-{n}", load) for n, load in enumerate((100.0, 60.0, 30.0, 20.0))]
+    full = ProxyLoad("P1", "at P1", logs=1, load=1.0, logs_max=1)
+    assert hand_overs("P0", ours, [ProxyLoad("P0", "at P0", 4, 210.0), full], 1000) == []
+    roomy = replace(full, logs_max=2)
+    assert len(hand_overs("P0", ours, [ProxyLoad("P0", "at P0", 4, 210.0), roomy], 1000)) == 1
 
 
 def test_one_hot_log_stays_and_keeps_the_cold_ones_away() -> None:

@@ -38,7 +38,7 @@ def test_a_log_is_served_taken_or_another_ones() -> None:
 def test_a_proxy_that_is_full_or_ends_takes_no_more() -> None:
     full = replace(FREE, logs=2)
     assert isinstance(next_step(full), PutOff)
-    assert next_step(replace(full, others=["b", "a"])) == SendTo("a")
+    assert next_step(replace(full, others=["b", "a"])) == SendTo("b")
     assert next_step(replace(full, owner="me")) == TakeLog()
     ending = replace(FREE, ending=True, serving=True, owner="me")
     assert isinstance(next_step(ending), PutOff)

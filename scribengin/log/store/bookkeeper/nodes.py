@@ -6,6 +6,9 @@
 
 A ledger is made before the node that names it, and deleted before that node is. So a node never promises bytes that
 were not there, and what a crash leaves between is a ledger that no node names.
+
+A server of ZooKeeper may be behind by seconds. A segment that was not seen would not be fenced, nor set aside: so what
+is listed, and what was not found, is looked at once the server has caught up.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from contextlib import suppress
 from scribengin.base.model import Descriptor, from_node_name, node_name
 from scribengin.log.store.contract import SegmentName
 from scribengin_registry.compare_and_set import compare_and_set, win_race
-from scribengin_registry.contract import Create, Delete, Registry
+from scribengin_registry.contract import Create, Delete, Node, Registry
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
 from scribengin_registry.opening import connect
 
@@ -58,7 +61,7 @@ class SegmentNodes:
 
     def token(self) -> str | None:
         """What the namespace holds; None: there is none."""
-        node = self._registry.find(f"{self._root}/.namespace")
+        node = self._found(f"{self._root}/.namespace")
         text = "" if node is None else node.data.decode("ascii", "replace")
         return text if _TOKEN.fullmatch(text) else None
 
@@ -83,16 +86,18 @@ class SegmentNodes:
 
     def logs(self) -> list[str]:
         """The directories of all logs, and those within them, which come first."""
+        registry = self._up_to_date()
         try:
-            kept = map(from_node_name, self._registry.children(f"{self._root}/logs"))
+            kept = map(from_node_name, registry.children(f"{self._root}/logs"))
         except NodeMissing:
             return []
         return sorted(kept, reverse=True)
 
     def names(self, directory: str) -> list[SegmentName]:
         """Of its segments and copies, sorted by number. Empty if the log is gone."""
+        registry = self._up_to_date()
         try:
-            found = map(_NAME.fullmatch, self._registry.children(self._segments(directory)))
+            found = map(_NAME.fullmatch, registry.children(self._segments(directory)))
         except NodeMissing:
             return []
         return sorted(SegmentName(directory, int(m[1]), int(m[2]), m[3] or "") for m in found if m is not None)
@@ -108,7 +113,7 @@ class SegmentNodes:
 
     def find(self, name: SegmentName) -> SegmentLedgers | None:
         """The ledgers of a segment; None: there is no such segment."""
-        node = self._registry.find(self._segment(name))
+        node = self._found(self._segment(name))
         return None if node is None else SegmentLedgers.from_bytes(node.data, path=self._segment(name))
 
     def change(self, name: SegmentName, changed: Callable[[SegmentLedgers], SegmentLedgers]) -> SegmentLedgers:
@@ -131,7 +136,7 @@ class SegmentNodes:
 
     def move(self, name: SegmentName, to: SegmentName) -> None:
         """Idempotent."""
-        node = self._registry.find(self._segment(name))
+        node = self._found(self._segment(name))
         if node is not None:
             self._registry.commit(
                 [Create(self._segment(to), node.data), Delete(self._segment(name), version=node.version)]
@@ -154,7 +159,7 @@ class SegmentNodes:
 
     def announced(self, directory: str) -> tuple[int, int]:
         """Epoch and number of the last; (0, 0): none was."""
-        node = self._registry.find(f"{self._log(directory)}/made")
+        node = self._up_to_date().find(f"{self._log(directory)}/made")
         return (0, 0) if node is None else _announced(node.data)
 
     def ledgers(self) -> set[int]:
@@ -175,6 +180,16 @@ class SegmentNodes:
 
     def _segment(self, name: SegmentName) -> str:
         return f"{self._segments(name.directory)}/{str(name).rpartition('/')[2]}"
+
+    def _found(self, path: str) -> Node | None:
+        """A node. Where none is seen this session's server may be behind: what is not found is looked for again."""
+        return self._registry.find(path) or self._up_to_date().find(path)
+
+    def _up_to_date(self) -> Registry:
+        """The session, whose server has seen all that others have done before."""
+        registry = self._registry
+        registry.sync()
+        return registry
 
     @property
     def _registry(self) -> Registry:
