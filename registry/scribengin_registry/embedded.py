@@ -35,7 +35,7 @@ SERVER_JARS = (
 """What a server needs of the jars inside PySpark."""
 
 _JVM_OPTIONS = (
-    "-Xmx512m",
+    "-Xmx1536m",  # it keeps its last 500 changes, of up to 1 MiB, each of them twice: no setting makes it fewer
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:+ExitOnOutOfMemoryError",

@@ -16,6 +16,7 @@ import pytest
 
 from scribengin.testing.waiting import wait_until
 from scribengin_registry import embedded
+from scribengin_registry.client import REQUEST_BYTES_MAX
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import ServerFailed
 from scribengin_registry.java.process import LOOPBACK, free_port, server_port
@@ -231,3 +232,16 @@ def test_a_data_directory_that_cannot_be_one_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ServerFailed, match="file/zookeeper"):
         EmbeddedZooKeeper(tmp_path / "file" / "zookeeper").start()
+
+
+def test_a_server_remembers_its_last_changes_however_large_they_are_and_starts_again_with_them(tmp_path: Path) -> None:
+    """It keeps the last five hundred in its memory, and reads them again when it starts: too little of that ends it,
+    and any later one, too."""
+    largest = bytes(REQUEST_BYTES_MAX)
+    for _start in range(2):
+        with EmbeddedZooKeeper(tmp_path) as server, connect(server.hosts) as registry:
+            if registry.find("/large") is None:
+                registry.create("/large")
+            for _change in range(300):
+                registry.set("/large", largest)
+            assert registry.get("/large").data == largest
