@@ -219,6 +219,20 @@ def test_why_a_port_cannot_be_had_is_told(tmp_path: Path, java_says: str, said: 
         EmbeddedZooKeeper(tmp_path / "zookeeper", java=JavaRuntime(tmp_path, refused, 17), port=81).start()
 
 
+def test_a_server_whose_data_is_damaged_says_so_and_how_to_go_on(server: EmbeddedZooKeeper) -> None:
+    with server.start(), connect(server.hosts) as registry:
+        registry.create("/a")
+    for snapshot in (server.data_dir / "data" / "version-2").glob("snapshot.*"):
+        snapshot.write_bytes(b"damaged")
+    with pytest.raises(ServerFailed) as raised:
+        server.start()
+    told = str(raised.value)
+    assert f"if its data is damaged, move {server.data_dir}/data away" in told
+    assert "`scribengin registry restore`" in told
+    assert "free that port" not in told
+    assert "Something is broken!" in told
+
+
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_a_data_directory_may_have_any_name(tmp_path: Path, locale: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", locale)
