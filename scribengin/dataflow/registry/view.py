@@ -366,12 +366,17 @@ class DataflowView:
         return History.from_bytes(self._node(self.paths.history).data, path=self.paths.history)
 
     def add_history(self, events: Sequence[HistoryEvent]) -> None:
-        """Append events, dropping the oldest that it has no room for, and what is too long of a message."""
+        """Append events, dropping the oldest that it has no room for, and what is too long of a message. A history that
+        cannot be read begins anew: nobody shall end for it."""
         events = [e.model_copy(update={"message": shortened(e.message, HISTORY_MESSAGE_MAX)}) for e in events]
         path = self.paths.history
 
         def change(data: bytes) -> bytes:
-            known = History.from_bytes(data, path=path).events
+            try:
+                known = History.from_bytes(data, path=path).events
+            except DescriptorUnreadable as error:
+                why = shortened(str(error), HISTORY_MESSAGE_MAX)
+                known = tuple(HistoryEvent(at_ms=e.at_ms, kind="history_lost", message=why) for e in events[:1])
             return History(events=last_events((*known, *events))).to_bytes()
 
         compare_and_set(lambda: self._node(path), self.registry, path, change)

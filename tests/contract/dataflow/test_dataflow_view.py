@@ -151,6 +151,17 @@ def test_the_history_keeps_the_last_events(view: DataflowView) -> None:
     assert list(view.history().events) == events[5:]
 
 
+@pytest.mark.parametrize("data", [b"{", b"", b"\xff\xfe", b'{"format": 99, "events": []}'])
+def test_a_history_that_somebody_has_damaged_begins_anew_and_says_so(view: DataflowView, data: bytes) -> None:
+    """Each event of a master goes there: it would end at each, and the next one, too."""
+    view.registry.set(view.paths.history, data)
+    happened = HistoryEvent(at_ms=7, kind="test", message="happened")
+    view.add_history([happened])
+    lost, *after = view.history().events
+    assert (lost.at_ms, lost.kind, after) == (7, "history_lost", [happened])
+    assert "/scribengin/dataflows/delays/history does not hold a History" in lost.message
+
+
 @pytest.mark.parametrize("letter", ["飛", "\n", "\x1b", "x"])
 def test_a_history_of_long_messages_keeps_as_many_as_a_node_takes(view: DataflowView, letter: str) -> None:
     events = [HistoryEvent(at_ms=k, kind="test", message=letter * 5000) for k in range(2 * HISTORY_EVENTS_MAX)]
