@@ -52,6 +52,7 @@ def restore(registry: Registry, file: Path, *, replace: bool) -> int:
     nodes already and not `replace`. A crash leaves a part of it: the same call with `replace` begins again.
     """
     saved = list(_read(file))
+    _refuse_no_tree(saved, file)
     _refuse_too_large(saved)
     there = [path for path, _data in _paths(registry, "/") if path != "/"]
     held = next((path for path, owner in _paths(registry, "/") if owner), None)
@@ -70,6 +71,15 @@ def restore(registry: Registry, file: Path, *, replace: bool) -> int:
         registry.set("/", root)
     _commit(registry, [Create(path, data) for path, data in saved if path != "/"])
     return len(saved)
+
+
+def _refuse_no_tree(saved: Iterable[Saved], file: Path) -> None:
+    known = {"/"}
+    for path, _data in saved:
+        parent, slash, name = path.rpartition("/")
+        if path != "/" and (path in known or not slash or not name or (parent or "/") not in known):
+            raise ConfigInvalid(f"the backup {file} is damaged ('{path}' cannot be made where it stands); take another")
+        known.add(path)
 
 
 def _refuse_too_large(saved: Iterable[Saved]) -> None:
@@ -148,7 +158,7 @@ def _read(file: Path) -> Iterator[Saved]:
                     ended = said["nodes"] == count
                     continue
                 count, ended = count + 1, False
-                yield said["path"], base64.b64decode(said["data"], validate=True)
+                yield str(said["path"]), base64.b64decode(said["data"], validate=True)
     except OSError as error:
         raise ConfigInvalid(f"the backup {file} cannot be read: {error}; take another") from error
     except (ValueError, KeyError, TypeError, EOFError, binascii.Error, zlib.error) as error:
