@@ -35,7 +35,7 @@ SERVER_JARS = (
 """What a server needs of the jars inside PySpark."""
 
 _JVM_OPTIONS = (
-    "-Xmx512m",
+    "-Xmx1536m",  # it keeps its last 500 changes, of up to 1 MiB, each of them twice: no setting makes it fewer
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:+ExitOnOutOfMemoryError",
@@ -122,7 +122,7 @@ class EmbeddedZooKeeper:
             if self._await_answer(deadline):
                 (self.data_dir / "port").write_text(str(self._port))
                 return
-            end = tail_of(self.log_path)
+            end, has_ended = tail_of(self.log_path), self.pid is None
             self.stop()
             # A free port may be taken by somebody else before the server gets there: only then is another try worth it.
             if "BindException: Permission denied" in end:
@@ -132,8 +132,16 @@ class EmbeddedZooKeeper:
             if self._wanted_port:
                 raise ServerFailed(f"port {self._port} of this machine is taken: free it, or name another one")
         raise ServerFailed(
-            f"the embedded ZooKeeper in {self.data_dir} did not start on port {self._port}: free that port, or give it "
-            f"more time. The end of {self.log_path}:\n{end or '(nothing)'}"
+            f"the embedded ZooKeeper in {self.data_dir} did not start on port {self._port}: "
+            f"{self._ways_out(has_ended=has_ended)}. The end of {self.log_path}:\n{end or '(nothing)'}"
+        )
+
+    def _ways_out(self, *, has_ended: bool) -> str:
+        if not has_ended:
+            return "free that port, or give it more time"
+        return (
+            f"it ended, and says why; if its data is damaged, move {self.data_dir}/data away, start it again, and "
+            "bring a backup back with `scribengin registry restore`"
         )
 
     def stop(self) -> None:

@@ -143,10 +143,12 @@ def version_base_of(config: Node | None, kept: Node, accepted: ConfigInForce) ->
     """How the versions of the `config` node are counted, given the `config-in-force` node and what stands there.
 
     Both were made in one transaction; a `config` node of another age (or None: one that is gone) goes on at the next
-    round number, beyond all that was ever refused.
+    round number, beyond all that was ever refused. So does one that was restored from a backup: there both were made
+    anew, in one transaction maybe, and what was accepted is an edit that was never written to `kept`.
     """
     made_ms = accepted.numbers.made_ms or kept.created_ms
-    if config is not None and config.created_ms == made_ms:
+    restored = accepted.version > 0 and kept.version == 0
+    if config is not None and config.created_ms == made_ms and not restored:
         return accepted.numbers
     base = (accepted.version // _VERSIONS_APART + 1) * _VERSIONS_APART
     return ConfigVersionBase(base=base, made_ms=None if config is None else config.created_ms)

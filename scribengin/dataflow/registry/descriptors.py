@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+from pydantic_core import to_json
 
 from scribengin.base.model import Descriptor, JsonObject, Part, indented
 from scribengin.connectors.contract import Guarantee, SinkStreamDescriptor, SourceStreamDescriptor
@@ -16,6 +19,15 @@ STATUS_TASKS_MAX = 1000
 """A status must fit into one node."""
 FINAL_STATES: tuple[DataflowState, ...] = ("stopped", "finished", "failed", "killed")
 TaskState = Literal["taking_over", "waiting", "running", "isolating", "idle", "finished", "failed", "released"]
+
+
+def _writable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
+
+
+Told = Annotated[str, AfterValidator(_writable)]
+"""What people are told, in the words of whoever met it. Half a character, as of a file whose name is no text, becomes
+its escape: no node takes it."""
 
 
 class TaskDescriptor(Descriptor):
@@ -138,9 +150,9 @@ class ConfigEdit(Descriptor):
     config: JsonObject | None = None
     """None: what was written there is no config."""
     outcome: Literal["written", "accepted", "refused"] = "written"
-    changes: tuple[str, ...] = ()
-    actions: tuple[str, ...] = ()
-    error: str | None = None
+    changes: tuple[Told, ...] = ()
+    actions: tuple[Told, ...] = ()
+    error: Told | None = None
 
 
 class Origin(Descriptor):
@@ -190,7 +202,7 @@ class RoundTimes(Part):
 
 LAG_STREAMS_MAX = 8
 """Of how many streams of one task the lag is told; of a task with more, those that are furthest behind."""
-DETAILS_CHARACTERS_MAX = 64 * 1024
+DETAILS_BYTES_MAX = 64 * 1024
 """How much of a worker's report is lag by stream and time by phase (`with_bounded_details`)."""
 
 
@@ -217,7 +229,7 @@ class TaskReport(Descriptor):
     """How long before the report that was looked up; a round may take long. None: nobody knows."""
     last_commit_ms: int | None = None
     round_ms: float | None = None
-    error: str | None = None
+    error: Told | None = None
     failures: int = 0
     """How many rounds and take-overs went wrong."""
     in_per_s: float = 0.0
@@ -254,8 +266,8 @@ def _sums(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 class WorkerReport(Descriptor):
     """The report of all tasks of one worker: one node, one write, whatever their number.
 
-    A node takes 1 MiB, and that of 2,000 tasks which all fail with long errors is below it, because values that are
-    their defaults are left out, and errors and details are bounded.
+    A request has 900 KiB, and that of 2,000 tasks which all fail with long errors is below it, because values that are
+    their defaults are left out, errors and details are bounded, and a long one is not indented.
     """
 
     format: int = 2
@@ -271,7 +283,8 @@ class WorkerReport(Descriptor):
     def to_bytes(self) -> bytes:
         """JSON without what is as it is by default."""
         value = {"format": self.format, **self.model_dump(mode="json", exclude_defaults=True)}
-        return indented(value)
+        readable = indented(value)
+        return readable if len(readable) <= _READABLE_BYTES_MAX else to_json(value)
 
 
 class HistoryEvent(Descriptor):
@@ -279,7 +292,7 @@ class HistoryEvent(Descriptor):
 
     at_ms: int
     kind: str
-    message: str
+    message: Told
 
 
 class History(Descriptor):
@@ -295,8 +308,8 @@ class DataflowStatus(Descriptor):
     state: DataflowState
     config_version: int
     """The version of the config in force; a later one in the `config` node was refused, and `config_error` says why."""
-    config_error: str | None = None
-    error: str | None = None
+    config_error: Told | None = None
+    error: Told | None = None
     master: str | None = None
     workers: tuple[str, ...] = ()
     tasks: tuple[TaskReport, ...] = ()
@@ -311,8 +324,17 @@ class DataflowStatus(Descriptor):
     """Where the leading master serves /metrics and /health, if it does."""
 
 
-ERRORS_CHARACTERS_MAX = 64 * 1024
-_ERROR_SHORT_CHARACTERS = 120
+ERRORS_BYTES_MAX = 64 * 1024
+"""How much of a node is errors in full. As much are the ends of others."""
+_ERROR_SHORT_BYTES = 120
+_READABLE_BYTES_MAX = 512 * 1024
+HISTORY_EVENTS_MAX = 200
+_HISTORY_BYTES_MAX = 600 * 1024
+_EVENT_BYTES = 160
+"""What an event takes beside its message."""
+_ELLIPSIS = "..."
+_CUT_BYTES_MIN = 16
+_CUT_CHARACTERS_MIN = 4
 
 
 def with_bounded_errors(reports: Iterable[TaskReport]) -> tuple[TaskReport, ...]:
@@ -320,26 +342,69 @@ def with_bounded_errors(reports: Iterable[TaskReport]) -> tuple[TaskReport, ...]
 
     When thousands of tasks fail at once they mostly fail alike, and the last line says how.
     """
-    left = ERRORS_CHARACTERS_MAX
+    full = short = ERRORS_BYTES_MAX
     bounded = []
     for report in reports:
         error = report.error
-        if error is not None and len(error) > left:
-            error = shortened(error.strip().splitlines()[-1], _ERROR_SHORT_CHARACTERS)
+        if error is not None and _taken(error) > full:
+            lines = error.strip().splitlines() or [_ELLIPSIS]
+            error = _fitting(lines[-1], min(_ERROR_SHORT_BYTES, short))
+            short = max(0, short - _taken(error))
             report = report.model_copy(update={"error": error})
-        left -= len(error or "")
+        elif error is not None:
+            full -= _taken(error)
         bounded.append(report)
     return tuple(bounded)
+
+
+def joined_errors(troubles: Sequence[str]) -> str | None:
+    """All of them, as far as a status has room, and how many more there are. None: there is none."""
+    left = ERRORS_BYTES_MAX - 2 * _ERROR_SHORT_BYTES
+    told: list[str] = []
+    for trouble in map(_writable, troubles):
+        fitting = trouble if told else _fitting(trouble, left)
+        left -= _taken(fitting) + 2
+        if left < 0 and told:
+            return "\n\n".join([*told, f"and {len(troubles) - len(told):,} more"])
+        told.append(fitting)
+    return "\n\n".join(told) or None
+
+
+def last_events(events: Sequence[HistoryEvent]) -> tuple[HistoryEvent, ...]:
+    """The last ones, as many as a history keeps and a node takes."""
+    left = _HISTORY_BYTES_MAX
+    kept: list[HistoryEvent] = []
+    for event in reversed(events[-HISTORY_EVENTS_MAX:]):
+        left -= _EVENT_BYTES + _taken(event.message)
+        if left < 0:
+            break
+        kept.append(event)
+    return tuple(reversed(kept))
+
+
+def _taken(text: str) -> int:
+    """How many bytes a text takes as JSON: of a letter, one to six."""
+    return len(to_json(text))
+
+
+def _fitting(text: str, bytes_max: int) -> str:
+    """`text`, cut at its end if it would take more than that."""
+    if bytes_max < _CUT_BYTES_MIN:
+        return _ELLIPSIS
+    fitting = shortened(text, bytes_max)
+    while (taken := _taken(fitting)) > bytes_max:
+        fitting = shortened(text, max(_CUT_CHARACTERS_MIN, min(len(fitting) - 1, len(fitting) * bytes_max // taken)))
+    return fitting
 
 
 def with_bounded_details(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
     """The same reports, with the details (`lag`, `times`) of so many that a node takes them all: of those furthest
     behind."""
-    left = DETAILS_CHARACTERS_MAX
+    left = DETAILS_BYTES_MAX
     bounded = list(reports)
     for number in sorted(range(len(bounded)), key=lambda n: (-(bounded[n].lag_records or 0), n)):
         report = bounded[number]
-        left -= _PHASES_CHARACTERS + sum(_LAG_CHARACTERS + len(s.source) + len(s.stream) for s in report.lag)
+        left -= _PHASES_BYTES + sum(_LAG_BYTES + _taken(s.source) + _taken(s.stream) for s in report.lag)
         if left < 0:
             bounded[number] = without_details(report)
     return tuple(bounded)
@@ -350,8 +415,8 @@ def without_details(report: TaskReport) -> TaskReport:
     return report.model_copy(update={"lag": (), "times": None})
 
 
-_PHASES_CHARACTERS = 260
-_LAG_CHARACTERS = 80
+_PHASES_BYTES = 260
+_LAG_BYTES = 80
 
 
 def shortened(text: str, characters_max: int) -> str:

@@ -45,6 +45,7 @@ from scribengin.dataflow.registry.descriptors import (
     TaskSet,
     WorkerDescriptor,
     WorkerReport,
+    last_events,
     shortened,
 )
 from scribengin.dataflow.registry.gone_streams import gone_ones, gone_streams
@@ -56,7 +57,6 @@ from scribengin_registry.compare_and_set import LookAgain, compare_and_set, win_
 from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set, Watch
 from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
 
-HISTORY_EVENTS_MAX = 200
 HISTORY_MESSAGE_MAX = 2_000
 OPERATIONS_PER_TRANSACTION_MAX = 200
 _T = TypeVar("_T")
@@ -366,13 +366,18 @@ class DataflowView:
         return History.from_bytes(self._node(self.paths.history).data, path=self.paths.history)
 
     def add_history(self, events: Sequence[HistoryEvent]) -> None:
-        """Append events, dropping the oldest beyond HISTORY_EVENTS_MAX, and what is too long of a message."""
+        """Append events, dropping the oldest that it has no room for, and what is too long of a message. A history that
+        cannot be read begins anew: nobody shall end for it."""
         events = [e.model_copy(update={"message": shortened(e.message, HISTORY_MESSAGE_MAX)}) for e in events]
         path = self.paths.history
 
         def change(data: bytes) -> bytes:
-            known = History.from_bytes(data, path=path).events
-            return History(events=(*known, *events)[-HISTORY_EVENTS_MAX:]).to_bytes()
+            try:
+                known = History.from_bytes(data, path=path).events
+            except DescriptorUnreadable as error:
+                why = shortened(str(error), HISTORY_MESSAGE_MAX)
+                known = tuple(HistoryEvent(at_ms=e.at_ms, kind="history_lost", message=why) for e in events[:1])
+            return History(events=last_events((*known, *events))).to_bytes()
 
         compare_and_set(lambda: self._node(path), self.registry, path, change)
 

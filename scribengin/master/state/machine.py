@@ -33,6 +33,7 @@ from scribengin.dataflow.registry.descriptors import (
     PlacementHead,
     TaskDescriptor,
     TaskReport,
+    joined_errors,
 )
 from scribengin.master.state import events as ev
 from scribengin.master.state.facts import LastMaintenance, PooledWorker, Recoveries, runs
@@ -447,7 +448,7 @@ class MasterState:
             state=self._state,
             config_version=self.config_version,
             config_error=self.config_error,
-            error="\n\n".join(troubles) or None,
+            error=joined_errors(troubles),
             master=self.head.master,
             workers=tuple(self.pool.names()),
             tasks=shown_reports(self.reports[task] for task in self.tasks if task in self.reports),

@@ -14,7 +14,7 @@ import binascii
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from scribengin.base.model import from_node_name
@@ -22,8 +22,8 @@ from scribengin.base.names import LOCKS
 from scribengin.base.process.private import replacing
 from scribengin.errors import ConfigInvalid, LogNotFound
 from scribengin.log.inspect import LogMetadata, segment_nodes
-from scribengin_registry.client import batches
-from scribengin_registry.contract import Create, Delete, Operation, Registry, Set
+from scribengin_registry.client import REQUEST_BYTES_MAX, batches
+from scribengin_registry.contract import Create, Delete, Operation, Registry
 from scribengin_registry.errors import NodeMissing
 
 _FORMAT = {"format": "scribengin-registry-backup", "version": 1}
@@ -48,10 +48,12 @@ def back_up(registry: Registry, file: Path) -> int:
 def restore(registry: Registry, file: Path, *, replace: bool) -> int:
     """Make the registry what it was when `file` was written, and return how many nodes that are.
 
-    Raises ConfigInvalid: the file is no whole backup, somebody is connected, or there are nodes already and not
-    `replace`. A crash leaves a part of it: the same call with `replace` begins again.
+    Raises ConfigInvalid: the file is no whole backup, a node of it is too large, somebody is connected, or there are
+    nodes already and not `replace`. A crash leaves a part of it: the same call with `replace` begins again.
     """
     saved = list(_read(file))
+    _refuse_no_tree(saved, file)
+    _refuse_too_large(saved)
     there = [path for path, _data in _paths(registry, "/") if path != "/"]
     held = next((path for path, owner in _paths(registry, "/") if owner), None)
     if held is not None:
@@ -66,14 +68,36 @@ def restore(registry: Registry, file: Path, *, replace: bool) -> int:
     _commit(registry, [Delete(path) for path in reversed(there)])
     root = next((data for path, data in saved if path == "/"), b"")
     if root:
-        registry.commit([Set("/", root)])
+        registry.set("/", root)
     _commit(registry, [Create(path, data) for path, data in saved if path != "/"])
     return len(saved)
 
 
+def _refuse_no_tree(saved: Iterable[Saved], file: Path) -> None:
+    known = {"/"}
+    for path, _data in saved:
+        parent, slash, name = path.rpartition("/")
+        if path != "/" and (path in known or not slash or not name or (parent or "/") not in known):
+            raise ConfigInvalid(f"the backup {file} is damaged ('{path}' cannot be made where it stands); take another")
+        known.add(path)
+
+
+def _refuse_too_large(saved: Iterable[Saved]) -> None:
+    for path, data in saved:
+        if len(data) > REQUEST_BYTES_MAX:
+            raise ConfigInvalid(
+                f"{path} has {len(data):,} bytes, and a node that is restored may have {REQUEST_BYTES_MAX:,}: nothing "
+                "was changed; make it smaller where it stands, and take another backup"
+            )
+
+
 def _commit(registry: Registry, operations: Sequence[Operation]) -> None:
     for batch in batches(operations):
-        registry.commit(batch)
+        match batch:
+            case [Create(path, data)]:  # as large as a node may be, which a transaction has no room for
+                registry.create(path, data)
+            case _:
+                registry.commit(batch)
 
 
 def _nodes(registry: Registry, path: str) -> Iterator[Saved]:
@@ -134,7 +158,7 @@ def _read(file: Path) -> Iterator[Saved]:
                     ended = said["nodes"] == count
                     continue
                 count, ended = count + 1, False
-                yield said["path"], base64.b64decode(said["data"], validate=True)
+                yield str(said["path"]), base64.b64decode(said["data"], validate=True)
     except OSError as error:
         raise ConfigInvalid(f"the backup {file} cannot be read: {error}; take another") from error
     except (ValueError, KeyError, TypeError, EOFError, binascii.Error, zlib.error) as error:

@@ -44,7 +44,7 @@ from scribengin.operations.chain.registry import chain_names, get_chain
 from scribengin.operations.registry.leftover_claims import asked_for, claim_remains, next_step_of, unclaimed_files
 from scribengin_registry.compare_and_set import RACES
 from scribengin_registry.contract import Check, Create, Delete, Node, Operation, Registry
-from scribengin_registry.errors import NodeExists, NodeMissing
+from scribengin_registry.errors import NodeExists, NodeMissing, NotAuthorised
 
 SETTLED_S = 3600.0
 """What is younger may be in the making."""
@@ -87,12 +87,20 @@ def leftovers(registry: Registry, home: Path, clock: Clock = SYSTEM_CLOCK) -> It
 def namespaces(
     registry: Registry, path: str = "/", depth: int = _DEPTH_MAX
 ) -> Iterator[tuple[str, NamespaceDescriptor]]:
-    """The namespaces of logs below a node, with what each is bound to."""
-    for name in _children(registry, path):
+    """The namespaces of logs below a node, with what each is bound to. What others have, and keep for themselves, is
+    none: anybody may read nodes of ours."""
+    try:
+        names = _children(registry, path)
+    except NotAuthorised:
+        return
+    for name in names:
         child = f"{path.rstrip('/')}/{name}"
         if depth == 0 or child in (paths.ROOT, "/zookeeper"):
             continue
-        node = registry.find(child)
+        try:
+            node = registry.find(child)
+        except NotAuthorised:
+            continue
         try:
             yield child, NamespaceDescriptor.from_bytes(node.data if node else b"", path=child)
         except DescriptorUnreadable:

@@ -13,13 +13,14 @@ from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.deletion import delete_nodes
 from scribengin.dataflow.registry.descriptors import (
+    HISTORY_EVENTS_MAX,
     HistoryEvent,
     PlacementHead,
     TaskAssignment,
     TaskDescriptor,
     WorkerDescriptor,
 )
-from scribengin.dataflow.registry.view import HISTORY_EVENTS_MAX, DataflowView, Versioned, dataflow_names
+from scribengin.dataflow.registry.view import DataflowView, Versioned, dataflow_names
 from scribengin.errors import ConfigInvalid, DataflowExists, DataflowNotFound, ResourceTaken
 from scribengin_registry.contract import Create, Delete, Operation, Registry
 from scribengin_registry.errors import NodeMissing, VersionConflict
@@ -148,6 +149,27 @@ def test_the_history_keeps_the_last_events(view: DataflowView) -> None:
     view.add_history(events[:3])
     view.add_history(events[3:])
     assert list(view.history().events) == events[5:]
+
+
+@pytest.mark.parametrize("data", [b"{", b"", b"\xff\xfe", b'{"format": 99, "events": []}'])
+def test_a_history_that_somebody_has_damaged_begins_anew_and_says_so(view: DataflowView, data: bytes) -> None:
+    """Each event of a master goes there: it would end at each, and the next one, too."""
+    view.registry.set(view.paths.history, data)
+    happened = HistoryEvent(at_ms=7, kind="test", message="happened")
+    view.add_history([happened])
+    lost, *after = view.history().events
+    assert (lost.at_ms, lost.kind, after) == (7, "history_lost", [happened])
+    assert "/scribengin/dataflows/delays/history does not hold a History" in lost.message
+
+
+@pytest.mark.parametrize("letter", ["飛", "\n", "\x1b", "x"])
+def test_a_history_of_long_messages_keeps_as_many_as_a_node_takes(view: DataflowView, letter: str) -> None:
+    events = [HistoryEvent(at_ms=k, kind="test", message=letter * 5000) for k in range(2 * HISTORY_EVENTS_MAX)]
+    view.add_history(events[:-1])
+    view.add_history(events[-1:])
+    kept = [event.at_ms for event in view.history().events]
+    assert kept == list(range(2 * HISTORY_EVENTS_MAX))[-len(kept) :]
+    assert len(kept) > 40
 
 
 def test_a_task_stands_in_the_tree_that_operators_look_at(view: DataflowView) -> None:

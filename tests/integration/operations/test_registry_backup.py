@@ -16,6 +16,7 @@ from scribengin.errors import ConfigInvalid
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.operations.registry.backup import back_up, restore
 from scribengin.testing.log_samples import payloads_read
+from scribengin_registry.client import REQUEST_BYTES_MAX, limits
 from scribengin_registry.contract import Node, Registry
 from tests.integration.cli_runner import CommandLine
 
@@ -113,6 +114,23 @@ def test_a_stream_that_is_put_together_meanwhile_stands_where_it_was_read_up_to(
     assert registry.find(view.paths.source_stream("in", "P0")) is None
     restore(registry, file, replace=True)
     assert view.commit_log_of("in", "P0") == log
+
+
+def test_the_largest_node_is_restored_and_what_is_larger_before_anything_is_deleted(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "backup.gz"
+    registry.create("/largest", bytes(REQUEST_BYTES_MAX))
+    back_up(registry, file)
+    restore(registry, file, replace=True)
+    assert registry.get("/largest").data == bytes(REQUEST_BYTES_MAX)
+    with monkeypatch.context() as patched:
+        patched.setattr(limits, "REQUEST_BYTES_MAX", 1000 * 1024)  # another client
+        registry.set("/largest", bytes(REQUEST_BYTES_MAX + 1))
+    back_up(registry, file)
+    with pytest.raises(ConfigInvalid, match=r"/largest has 921,601 bytes.*nothing was changed"):
+        restore(registry, file, replace=True)
+    assert len(registry.get("/largest").data) == REQUEST_BYTES_MAX + 1
 
 
 def test_a_file_that_is_no_whole_backup_restores_nothing(registry: Registry, tmp_path: Path) -> None:

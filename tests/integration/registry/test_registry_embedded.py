@@ -16,6 +16,7 @@ import pytest
 
 from scribengin.testing.waiting import wait_until
 from scribengin_registry import embedded
+from scribengin_registry.client import REQUEST_BYTES_MAX
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import ServerFailed
 from scribengin_registry.java.process import LOOPBACK, free_port, server_port
@@ -218,6 +219,20 @@ def test_why_a_port_cannot_be_had_is_told(tmp_path: Path, java_says: str, said: 
         EmbeddedZooKeeper(tmp_path / "zookeeper", java=JavaRuntime(tmp_path, refused, 17), port=81).start()
 
 
+def test_a_server_whose_data_is_damaged_says_so_and_how_to_go_on(server: EmbeddedZooKeeper) -> None:
+    with server.start(), connect(server.hosts) as registry:
+        registry.create("/a")
+    for snapshot in (server.data_dir / "data" / "version-2").glob("snapshot.*"):
+        snapshot.write_bytes(b"damaged")
+    with pytest.raises(ServerFailed) as raised:
+        server.start()
+    told = str(raised.value)
+    assert f"if its data is damaged, move {server.data_dir}/data away" in told
+    assert "`scribengin registry restore`" in told
+    assert "free that port" not in told
+    assert "Something is broken!" in told
+
+
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_a_data_directory_may_have_any_name(tmp_path: Path, locale: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", locale)
@@ -231,3 +246,16 @@ def test_a_data_directory_that_cannot_be_one_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ServerFailed, match="file/zookeeper"):
         EmbeddedZooKeeper(tmp_path / "file" / "zookeeper").start()
+
+
+def test_a_server_remembers_its_last_changes_however_large_they_are_and_starts_again_with_them(tmp_path: Path) -> None:
+    """It keeps the last five hundred in its memory, and reads them again when it starts: too little of that ends it,
+    and any later one, too."""
+    largest = bytes(REQUEST_BYTES_MAX)
+    for _start in range(2):
+        with EmbeddedZooKeeper(tmp_path) as server, connect(server.hosts) as registry:
+            if registry.find("/large") is None:
+                registry.create("/large")
+            for _change in range(300):
+                registry.set("/large", largest)
+            assert registry.get("/large").data == largest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 from pathlib import Path
 
@@ -30,4 +32,18 @@ def test_a_backup_with_a_damaged_byte_anywhere_restores_nothing(tmp_path: Path) 
             file.write_bytes(damaged)
             with pytest.raises(ConfigInvalid, match=r"backup .* take another|no backup of a registry"):
                 restore(registry, file, replace=True)
+        assert registry.get("/later").data == b"1"
+
+
+@pytest.mark.parametrize("nodes", [[5], ["relative"], ["/a//b"], ["/", "/a/b"], ["/a", "/a"]])
+def test_a_backup_that_somebody_has_edited_into_no_tree_restores_nothing(tmp_path: Path, nodes: list[object]) -> None:
+    file = tmp_path / "registry.backup"
+    with MemoryEnsemble().connect() as registry:
+        registry.create("/later", b"1")
+        back_up(registry, file)
+        first = gzip.decompress(file.read_bytes()).splitlines()[0].decode()
+        edited = [first, *(json.dumps({"path": path, "data": ""}) for path in nodes), json.dumps({"nodes": len(nodes)})]
+        file.write_bytes(gzip.compress("\n".join(edited).encode()))
+        with pytest.raises(ConfigInvalid, match=r"backup .* is damaged .* take another"):
+            restore(registry, file, replace=True)
         assert registry.get("/later").data == b"1"

@@ -53,8 +53,8 @@ def test_what_runs_is_ended_whichever_node_is_damaged(
     killed = kill_dataflow(registry, "delays", tmp_path)
     assert asked == ["delays"]
     assert killed.containers == ("worker-1" if runs else "")
-    # Such a config is replaced, and an edit of the history is not needed; a worker is named as one that may run.
-    told = path not in (NODES.config, NODES.edit(0), WORKER)
+    # Such a config is replaced, as is a history, and an edit is not needed; a worker is named as one that may run.
+    told = path not in (NODES.config, NODES.edit(0), NODES.history, WORKER)
     assert (f"{path} does not hold" in killed.line) == told, killed.line
     if path == NODES.status:
         with pytest.raises(DescriptorUnreadable):

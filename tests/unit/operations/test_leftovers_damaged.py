@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from scribengin.log import LogNamespace, RetentionHold
 from scribengin.operations.chain.registry import ChainDescriptor, ChainMember, create_chain, path_of
 from scribengin.operations.registry.leftovers import SETTLED_S, Leftover, leftovers
 from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
+from scribengin_registry.errors import NotAuthorised
 from tests.unit.operations.deletion import put
 
 LOG = "/logs/logs/kept"
@@ -122,3 +124,25 @@ def test_state_stays_that_a_damaged_commit_log_may_name(registry: MemoryRegistry
     (unsure,) = found(registry, tmp_path / "home")["checkpoint"]
     assert (before.remove is None, unsure.remove is None) == (False, True)
     assert "does not hold" in unsure.what
+
+
+def test_nodes_of_others_that_nobody_else_may_read_keep_nothing_from_being_checked(
+    registry: MemoryRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On servers that are shared, as with YARN's own nodes."""
+    wanted = {kind: len(of_it) for kind, of_it in found(registry, tmp_path / "home").items()}
+    registry.create("/rmstore/root", parents=True)
+    registry.create("/locked")
+    reads = {name: getattr(MemoryRegistry, name) for name in ("get", "children")}
+
+    def refused(name: str, locked: str) -> None:
+        def read(session: MemoryRegistry, path: str, *watch: Any) -> Any:
+            if path == locked:
+                raise NotAuthorised(f"cannot read {path}", path=path)
+            return reads[name](session, path, *watch)
+
+        monkeypatch.setattr(MemoryRegistry, name, read)
+
+    refused("get", "/locked")
+    refused("children", "/rmstore")
+    assert {kind: len(of_it) for kind, of_it in found(registry, tmp_path / "home").items()} == wanted
