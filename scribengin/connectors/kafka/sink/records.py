@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import PAYLOAD
-from scribengin.errors import DataflowError, RecordRefused, RecordTooLarge
+from scribengin.errors import DataflowError, RecordRefused, RecordTooLarge, SystemUnreachable
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 SIDE_COLUMNS = pa.schema(
@@ -113,7 +113,7 @@ def outgoing(batch: pa.RecordBatch, target: Target) -> Outgoing:
 
 
 def hand_over(producer: Producer, target: Target, batch: Outgoing) -> None:
-    """Give the records to the producer, waiting where its buffer is full. Raises KafkaException, DataflowError."""
+    """Give the records to the producer, waiting where its buffer is full. Raises KafkaException, SystemUnreachable."""
     produce, topic = producer.produce, target.topic
     partitions = repeat(target.partition) if batch.partitions is None else batch.partitions
     keys = repeat(None) if batch.keys is None else batch.keys
@@ -144,7 +144,10 @@ def _wait_for_room(producer: Producer, topic: str, record: dict[str, Any]) -> No
         except BufferError:
             continue
         return
-    raise DataflowError(f"topic {topic}: the producer's buffer stays full; the brokers do not take its records")
+    raise SystemUnreachable(
+        f"topic {topic}: the producer's buffer stays full, the brokers do not take its records; it is tried again: see "
+        "whether the brokers run"
+    )
 
 
 def _column(batch: pa.RecordBatch, name: str, wanted: pa.DataType) -> pa.Array | None:

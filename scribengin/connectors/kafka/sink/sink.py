@@ -138,6 +138,8 @@ class KafkaSink(Sink):
                 columns = zip(zip(*rows, strict=True), RECORD_SCHEMA, strict=True)
                 yield pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in columns], schema=RECORD_SCHEMA)
             for end in (message for message in messages if message.error() is not None):
+                if end.error().code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    continue  # of a group that the client wants to have, and which is never used
                 if end.error().code() != KafkaError._PARTITION_EOF:
                     raise engine_error(end.error(), self._config.bootstrap, "reading what was committed")
                 if end.offset() >= consumer.get_watermark_offsets(place, cached=True)[1]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -106,22 +108,17 @@ class AtLeastOnceWriter(SinkStreamWriter):
 
     def write(self, batch: pa.RecordBatch) -> None:
         records = outgoing(batch, self._target)
-        try:
-            with failpoint("kafka.produce_at_once"):
-                hand_over(self._producer, self._target, records)
-        except KafkaException as error:
-            raise self._failure(error) from None
+        with self._asking(), failpoint("kafka.produce_at_once"):
+            hand_over(self._producer, self._target, records)
         self._records += len(records.values)
 
     def prepare_commit(self) -> CommitDescriptor | None:
         if not self._records:
             return None
-        try:
+        with self._asking():
             left = self._producer.flush(REQUEST_TIMEOUT_S)
             if self._lost is not None:
                 raise KafkaException(self._lost)
-        except KafkaException as error:
-            raise self._failure(error) from None
         if left:
             raise SystemUnreachable(
                 f"Kafka at {self._bootstrap}: {many(left, 'record')} {which(left, 'was', 'were')} not taken "
@@ -143,6 +140,26 @@ class AtLeastOnceWriter(SinkStreamWriter):
 
     def _delivered(self, error: KafkaError | None, _message: Any) -> None:
         self._lost = self._lost or error
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except (KafkaException, SystemError) as error:
+            raise self._failure(self._cause(error)) from None
+
+    def _cause(self, error: Exception) -> KafkaException:
+        """What the client has ended for raises in whatever it is asked next: as what it is, or, if it tells of
+        deliveries meanwhile, behind a SystemError of Python's. All later calls say that it has ended, and no more."""
+        known = error if isinstance(error, KafkaException) else error.__cause__
+        if not isinstance(known, KafkaException):
+            raise error
+        if known.args[0].code() == KafkaError._FATAL:
+            try:
+                self._producer.poll(0)
+            except (KafkaException, SystemError) as cause:
+                return self._cause(cause)
+        return known
 
     def _failure(self, error: KafkaException) -> ScribenginError:
         return failure(error, self._bootstrap, f"writing to topic {self._target.topic}", self._troubles)
