@@ -29,7 +29,7 @@ from scribengin.connectors.kafka.source.config import KafkaSourceConfig
 from scribengin.connectors.kafka.source.reading import close_idle
 from scribengin.connectors.kafka.source.source import KafkaSource
 from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.errors import ConfigInvalid
+from scribengin.errors import ConfigInvalid, SourceMissing
 from scribengin_dev.servers.java_server import ports_of
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
@@ -131,6 +131,12 @@ def test_a_source_needs_leave_for_its_topic_and_for_no_group(door: Door) -> None
     for _again in range(5):  # the broker's refusal comes beside the records
         assert door.read() == [b"1", b"2"]
         close_idle()
+
+
+def test_a_topic_that_may_not_be_seen_may_be_there(door: Door) -> None:
+    door.permit((_GROUP, _READ))
+    with pytest.raises(SourceMissing, match=r"no topic 'in' .* or permit the source's user to see it$"):
+        door.read()
 
 
 def test_a_sink_with_all_leaves_writes(door: Door, memory_registry: Registry) -> None:
