@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pyarrow as pa
 
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import Attempt, Sink, Source
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, require_client
 from scribengin.connectors.kafka.sink.config import KafkaSinkConfig, TopicConfig
@@ -43,6 +44,7 @@ def _open_sink(name: str, config: KafkaSinkConfig, environment: Environment) -> 
 
 def _append(_registry: Registry, config: KafkaSourceConfig, stream: str, batches: Iterable[pa.RecordBatch]) -> None:
     require_client()
+    from scribengin.connectors.kafka.sink.current import CurrentTarget
     from scribengin.connectors.kafka.sink.records import Target
     from scribengin.connectors.kafka.sink.topic import Topic
     from scribengin.connectors.kafka.sink.writing import AtLeastOnceWriter
@@ -52,9 +54,10 @@ def _append(_registry: Registry, config: KafkaSourceConfig, stream: str, batches
     if facts is None:
         raise SourceMissing(f"there is no topic {topic} at {config.bootstrap} any more")
     target = Target(topic, facts.partitions, int(number), facts.bytes_max, by_key=False, tombstones=False)
+    current = CurrentTarget(lambda: target, SYSTEM_CLOCK)
     connection = {key: getattr(config, key) for key in KafkaConnectionConfig.model_fields}
     made = KafkaSinkConfig(kind="kafka", topic=topic, guarantee="at_least_once", **connection)
-    with closing(AtLeastOnceWriter(target, made, Attempt(owner="append", epoch=0, commit_log=""))) as writer:
+    with closing(AtLeastOnceWriter(current, made, Attempt(owner="append", epoch=0, commit_log=""))) as writer:
         for batch in batches:
             writer.write(batch)
             writer.prepare_commit()

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions
 
 from scribengin.base.commit_log import Decision
 from scribengin.connectors import Environment, open_sink
@@ -22,7 +22,8 @@ from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
 from scribengin.connectors.kafka.sink.records import HEADERS
 from scribengin.connectors.kafka.sink.sink import KafkaSink
 from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.errors import ConfigInvalid, DataflowError, RecordTooLarge, SystemUnreachable
+from scribengin.errors import ConfigInvalid, DataflowError, RecordRefused, RecordTooLarge, SystemUnreachable
+from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
 from tests.servers.kafka_clients import PATIENT, await_markers, committed_records
@@ -125,6 +126,26 @@ def test_a_key_goes_where_javas_producer_puts_it_and_a_record_without_one_to_the
     assert ours.pop(None) == 0
     assert ours == javas
     assert len(set(ours.values())) > 1
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_partition_that_was_added_since_the_writer_was_opened_is_written(rounds: Any, guarantee: str) -> None:
+    one = rounds(create={"partitions": 1}, guarantee=guarantee)
+    one.round(batch([b"before"]))
+    with closing(KafkaAdminClient(bootstrap_servers=one.config.bootstrap, **PATIENT)) as admin:
+        admin.create_partitions({one.config.topic: NewPartitions(3)})
+    added = batch([b"added"], partition=pa.array([2], pa.int32()))
+    wait_until(lambda: takes(one.writer, added), 60, "the new partitions")
+    one.round(added)
+    assert {record.value: record.partition for record in one.seen()} == {b"before": 0, b"added": 2}
+
+
+def takes(writer: SinkStreamWriter, records: pa.RecordBatch) -> bool:
+    try:
+        writer.check(records)
+    except RecordRefused:
+        return False
+    return True
 
 
 def test_an_abort_does_not_overtake_what_it_aborts(rounds: Any) -> None:

@@ -97,7 +97,11 @@ def test_partitions_in_json_are_numbers_again() -> None:
         (KafkaError._ALL_BROKERS_DOWN, SystemUnreachable),
         (KafkaError.LEADER_NOT_AVAILABLE, SystemUnreachable),
         (KafkaError._AUTHENTICATION, ConfigInvalid),
+        (KafkaError._MSG_TIMED_OUT, SystemUnreachable),
+        (KafkaError.NOT_ENOUGH_REPLICAS, SystemUnreachable),
+        (KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, SystemUnreachable),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, ConfigInvalid),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ConfigInvalid),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, DataflowError),
         (KafkaError.INVALID_PARTITIONS, DataflowError),
     ],
@@ -209,6 +213,11 @@ def test_an_error_of_the_topic_is_one_of_its_partition(offset: int) -> None:
     with pytest.raises(ScribenginError, match="reading t/0"):
         read_with(LateClient(denied))
     assert read_with(LateClient(told("read before", denied.error().code(), offset, partition=-1))) == [b"1"]
+
+
+def test_nobody_needs_leave_for_a_group_that_is_never_used() -> None:
+    denied = Message(offset=-1001, error=KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    assert read_with(LateClient(denied)) == [b"1"]
 
 
 @pytest.mark.parametrize(("topic", "partition"), [("t", 1), ("read before", 0)])

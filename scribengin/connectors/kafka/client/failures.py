@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException
 
 from scribengin.connectors.kafka.client.client import Troubles, engine_error
-from scribengin.errors import DecisionUnknown, RecordTooLarge, ScribenginError
+from scribengin.errors import ConfigInvalid, DecisionUnknown, RecordTooLarge, ScribenginError
 
 _FENCED = frozenset(
     {
@@ -23,6 +23,11 @@ _FENCED = frozenset(
 def failure(error: KafkaException, bootstrap: str, doing: str, troubles: Troubles) -> ScribenginError:
     """The engine's own error for one of the client's, which came up while `doing` something."""
     cause: KafkaError = error.args[0]
+    if cause.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        return ConfigInvalid(
+            f"Kafka at {bootstrap}, {doing}: {cause.str()} (transaction.max.timeout.ms, there); lower "
+            "`transaction_timeout_s` of the sink, or raise that"
+        )
     if cause.code() in _FENCED:
         return DecisionUnknown(
             f"Kafka at {bootstrap}, {doing}: {cause.str()}; another owner has fenced the transaction, or it took "

@@ -40,6 +40,9 @@ class KafkaSinkConfig(SinkConfig, KafkaConnectionConfig):
     Where `timestamp` is null, the record gets the time at which it is written. Kafka has milliseconds: what is finer is
     cut off. 0 ms since 1970 is written as 1, and -1 as -2: they would be taken for now, and for no time. A header whose
     key has a NUL is refused: it would be cut there.
+
+    Where the brokers have rules about who may do what, `exactly_once` needs Write and Read of the topic. It also needs
+    Write of transactional ids, and Read of groups, that begin with `transactional_id_prefix`.
     """
 
     kind: Literal["kafka"]

@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import PAYLOAD
-from scribengin.errors import DataflowError, RecordRefused, RecordTooLarge
+from scribengin.errors import DataflowError, RecordRefused, RecordTooLarge, SystemUnreachable
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 SIDE_COLUMNS = pa.schema(
@@ -35,6 +35,7 @@ _BY_KEY = -1  # the client's own word: where its partitioner puts the key
 _SHOWN_MAX = 100
 _BUFFER_WAIT_S = 0.5
 _BUFFER_WAITS_MAX = 120
+_LOOK_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def outgoing(batch: pa.RecordBatch, target: Target) -> Outgoing:
 
 
 def hand_over(producer: Producer, target: Target, batch: Outgoing) -> None:
-    """Give the records to the producer, waiting where its buffer is full. Raises KafkaException, DataflowError."""
+    """Give the records to the producer, waiting where its buffer is full. Raises KafkaException, SystemUnreachable."""
     produce, topic = producer.produce, target.topic
     partitions = repeat(target.partition) if batch.partitions is None else batch.partitions
     keys = repeat(None) if batch.keys is None else batch.keys
@@ -121,8 +122,8 @@ def hand_over(producer: Producer, target: Target, batch: Outgoing) -> None:
         for value, key, partition in zip(batch.values, keys, partitions, strict=False):
             try:
                 produce(topic, value, key, partition)
-            except BufferError:
-                _wait_for_room(producer, topic, {"value": value, "key": key, "partition": partition})
+            except (BufferError, KafkaException) as error:
+                _hand_over_again(producer, topic, {"value": value, "key": key, "partition": partition}, error)
         return
     times = repeat(0) if batch.times_ms is None else batch.times_ms
     headers = repeat(None) if batch.headers is None else batch.headers
@@ -132,8 +133,19 @@ def hand_over(producer: Producer, target: Target, batch: Outgoing) -> None:
             record["headers"] = row
         try:
             produce(topic, **record)
-        except BufferError:
-            _wait_for_room(producer, topic, record)
+        except (BufferError, KafkaException) as error:
+            _hand_over_again(producer, topic, record, error)
+
+
+def _hand_over_again(producer: Producer, topic: str, record: dict[str, Any], error: Exception) -> None:
+    if isinstance(error, KafkaException):
+        if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+            raise error
+        producer.list_topics(topic, timeout=_LOOK_S)  # it was added after the client had looked
+    try:
+        producer.produce(topic, **record)
+    except BufferError:
+        _wait_for_room(producer, topic, record)
 
 
 def _wait_for_room(producer: Producer, topic: str, record: dict[str, Any]) -> None:
@@ -144,7 +156,10 @@ def _wait_for_room(producer: Producer, topic: str, record: dict[str, Any]) -> No
         except BufferError:
             continue
         return
-    raise DataflowError(f"topic {topic}: the producer's buffer stays full; the brokers do not take its records")
+    raise SystemUnreachable(
+        f"topic {topic}: the producer's buffer stays full, the brokers do not take its records; it is tried again: see "
+        "whether the brokers run"
+    )
 
 
 def _column(batch: pa.RecordBatch, name: str, wanted: pa.DataType) -> pa.Array | None:

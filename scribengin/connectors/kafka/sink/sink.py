@@ -21,6 +21,7 @@ from scribengin.connectors.contract import (
 from scribengin.connectors.kafka.client.client import Troubles, engine_error, made
 from scribengin.connectors.kafka.client.connection import settings
 from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
+from scribengin.connectors.kafka.sink.current import CurrentTarget
 from scribengin.connectors.kafka.sink.records import SIDE_COLUMNS, Target
 from scribengin.connectors.kafka.sink.topic import Topic, TopicFacts
 from scribengin.connectors.kafka.sink.transaction import RETENTION_MINUTES_MIN, KafkaTransaction, ensure_transaction
@@ -95,16 +96,18 @@ class KafkaSink(Sink):
         )
 
     def open_writer(self, stream: SinkStreamDescriptor, attempt: Attempt) -> SinkStreamWriter:
-        target = self._target(stream)
+        target = CurrentTarget(lambda: self._target(stream), self._clock)
         if self._config.guarantee == "at_least_once":
             return AtLeastOnceWriter(target, self._config, attempt)
         if not isinstance(attempt.coordinator, KafkaTransaction):
-            raise DataflowError(f"sink '{self._name}': a writer of topic {target.topic} needs its task's transaction")
-        if target.bytes_max < attempt.coordinator.batch_bytes:
+            raise DataflowError(
+                f"sink '{self._name}': a writer of topic {self._config.topic} needs its task's transaction"
+            )
+        if (bytes_max := target.now.bytes_max) < attempt.coordinator.batch_bytes:
             raise ConfigInvalid(
-                f"sink '{self._name}': topic {target.topic} takes batches of {target.bytes_max} bytes at most, and the "
+                f"sink '{self._name}': topic {self._config.topic} takes batches of {bytes_max} bytes at most, and the "
                 f"task's transaction, which another sink began, sends up to {attempt.coordinator.batch_bytes}: set "
-                f"`client: {{batch.size: {target.bytes_max}}}` for every sink of the cluster"
+                f"`client: {{batch.size: {bytes_max}}}` for every sink of the cluster"
             )
         return TransactionalWriter(target, attempt.coordinator, attempt)
 
@@ -138,6 +141,8 @@ class KafkaSink(Sink):
                 columns = zip(zip(*rows, strict=True), RECORD_SCHEMA, strict=True)
                 yield pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in columns], schema=RECORD_SCHEMA)
             for end in (message for message in messages if message.error() is not None):
+                if end.error().code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    continue  # of a group that the client wants to have, and which is never used
                 if end.error().code() != KafkaError._PARTITION_EOF:
                     raise engine_error(end.error(), self._config.bootstrap, "reading what was committed")
                 if end.offset() >= consumer.get_watermark_offsets(place, cached=True)[1]:

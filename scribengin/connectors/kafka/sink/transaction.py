@@ -264,10 +264,20 @@ def committed_offset(member: Consumer, place: TopicPartition) -> TopicPartition:
                 raise KafkaException(found.error)
             break
         except KafkaException as error:
+            if error.args[0].code() == KafkaError._TIMED_OUT:
+                _refuse_denied(member)
             if error.args[0].code() not in _MOVING or not again:
                 raise
         member.poll(_MOVED_PAUSE_S)  # it looks for the new one meanwhile, and tells its troubles
     return found
+
+
+def _refuse_denied(member: Consumer) -> None:
+    """Raise KafkaException where the broker refuses the group: the client tells that to who polls, and to no other."""
+    told = member.poll(0)
+    error = None if told is None else told.error()
+    if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        raise KafkaException(error)
 
 
 def _ask(call: Callable[..., Any], *arguments: Any) -> Any:

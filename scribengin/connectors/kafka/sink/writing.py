@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +16,8 @@ from scribengin.connectors.contract import Attempt, SinkStreamWriter
 from scribengin.connectors.kafka.client.client import Troubles, made
 from scribengin.connectors.kafka.client.failures import failure
 from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
-from scribengin.connectors.kafka.sink.records import Target, checked, hand_over, outgoing
+from scribengin.connectors.kafka.sink.current import CurrentTarget
+from scribengin.connectors.kafka.sink.records import hand_over
 from scribengin.connectors.kafka.sink.transaction import REQUEST_TIMEOUT_S, KafkaTransaction, producer_settings
 from scribengin.errors import DataflowError, ScribenginError, StaleOwner, SystemUnreachable
 
@@ -24,7 +27,7 @@ KIND = "kafka"
 class TransactionalWriter(SinkStreamWriter):
     """Stages records in the task's transaction, which its other topics share: rolling back drops those of all."""
 
-    def __init__(self, target: Target, transaction: KafkaTransaction, attempt: Attempt) -> None:
+    def __init__(self, target: CurrentTarget, transaction: KafkaTransaction, attempt: Attempt) -> None:
         self._target = target
         self._transaction = transaction
         self._attempt = attempt
@@ -38,21 +41,21 @@ class TransactionalWriter(SinkStreamWriter):
 
     @property
     def payload_bytes_max(self) -> int | None:
-        return self._target.payload_bytes_max
+        return self._target.now.payload_bytes_max
 
     def check(self, batch: pa.RecordBatch) -> None:
-        checked(batch, self._target)
+        self._target.checked(batch)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        records = outgoing(batch, self._target)
+        records = self._target.outgoing(batch)
         if not records.values:
             return
         self._transaction.begin()
         try:
             with failpoint("kafka.produce"):
-                hand_over(self._transaction.producer, self._target, records)
+                hand_over(self._transaction.producer, self._target.now, records)
         except KafkaException as error:
-            raise self._transaction.failure(error, f"writing to topic {self._target.topic}") from None
+            raise self._transaction.failure(error, f"writing to topic {self._target.now.topic}") from None
         self._records += len(records.values)
 
     def prepare_commit(self) -> CommitDescriptor | None:
@@ -60,14 +63,16 @@ class TransactionalWriter(SinkStreamWriter):
         if not self._records:
             return None
         number = {"epoch": self._attempt.epoch, "transaction": self._transaction.opened}
-        return CommitDescriptor(kind=KIND, records=self._records, data={"topic": self._target.topic, **number})
+        return CommitDescriptor(kind=KIND, records=self._records, data={"topic": self._target.now.topic, **number})
 
     def complete_commit(self, committed: CommitDescriptor) -> None:
         """The transaction has made it visible. Raises StaleOwner if it never did."""
         _refuse_foreign(committed, self._attempt)
         mine = committed.data["epoch"] == self._attempt.epoch
         if mine and committed.data["transaction"] > self._transaction.committed:
-            raise StaleOwner(f"topic {self._target.topic}: {self._attempt.owner} has not committed what it completes")
+            raise StaleOwner(
+                f"topic {self._target.now.topic}: {self._attempt.owner} has not committed what it completes"
+            )
         self._records = 0
 
     def rollback(self) -> None:
@@ -81,14 +86,14 @@ class TransactionalWriter(SinkStreamWriter):
 class AtLeastOnceWriter(SinkStreamWriter):
     """Writes records that are visible at once, and sees to it that they are safe before the round commits."""
 
-    def __init__(self, target: Target, config: KafkaSinkConfig, attempt: Attempt) -> None:
+    def __init__(self, target: CurrentTarget, config: KafkaSinkConfig, attempt: Attempt) -> None:
         """Raises ConfigInvalid for settings that librdkafka refuses."""
         self._target = target
         self._attempt = attempt
         self._bootstrap = config.bootstrap
         self._troubles = Troubles()
         self._lost: KafkaError | None = None
-        client = producer_settings(config, f"scribengin-{attempt.owner}", target.bytes_max)
+        client = producer_settings(config, f"scribengin-{attempt.owner}", target.now.bytes_max)
         self._producer: Producer = made(Producer, {**client, "on_delivery": self._delivered}, self._troubles)
         self._records = 0
 
@@ -99,36 +104,31 @@ class AtLeastOnceWriter(SinkStreamWriter):
 
     @property
     def payload_bytes_max(self) -> int | None:
-        return self._target.payload_bytes_max
+        return self._target.now.payload_bytes_max
 
     def check(self, batch: pa.RecordBatch) -> None:
-        checked(batch, self._target)
+        self._target.checked(batch)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        records = outgoing(batch, self._target)
-        try:
-            with failpoint("kafka.produce_at_once"):
-                hand_over(self._producer, self._target, records)
-        except KafkaException as error:
-            raise self._failure(error) from None
+        records = self._target.outgoing(batch)
+        with self._asking(), failpoint("kafka.produce_at_once"):
+            hand_over(self._producer, self._target.now, records)
         self._records += len(records.values)
 
     def prepare_commit(self) -> CommitDescriptor | None:
         if not self._records:
             return None
-        try:
+        with self._asking():
             left = self._producer.flush(REQUEST_TIMEOUT_S)
             if self._lost is not None:
                 raise KafkaException(self._lost)
-        except KafkaException as error:
-            raise self._failure(error) from None
         if left:
             raise SystemUnreachable(
                 f"Kafka at {self._bootstrap}: {many(left, 'record')} {which(left, 'was', 'were')} not taken "
                 f"within {REQUEST_TIMEOUT_S:g} s; {which(left, 'it is', 'they are')} written again: "
                 "see whether the brokers run"
             )
-        return CommitDescriptor(kind=KIND, records=self._records, data={"topic": self._target.topic})
+        return CommitDescriptor(kind=KIND, records=self._records, data={"topic": self._target.now.topic})
 
     def complete_commit(self, committed: CommitDescriptor) -> None:
         _refuse_foreign(committed, self._attempt)
@@ -144,8 +144,28 @@ class AtLeastOnceWriter(SinkStreamWriter):
     def _delivered(self, error: KafkaError | None, _message: Any) -> None:
         self._lost = self._lost or error
 
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except (KafkaException, SystemError) as error:
+            raise self._failure(self._cause(error)) from None
+
+    def _cause(self, error: Exception) -> KafkaException:
+        """What the client has ended for raises in whatever it is asked next: as what it is, or, if it tells of
+        deliveries meanwhile, behind a SystemError of Python's. All later calls say that it has ended, and no more."""
+        known = error if isinstance(error, KafkaException) else error.__cause__
+        if not isinstance(known, KafkaException):
+            raise error
+        if known.args[0].code() == KafkaError._FATAL:
+            try:
+                self._producer.poll(0)
+            except (KafkaException, SystemError) as cause:
+                return self._cause(cause)
+        return known
+
     def _failure(self, error: KafkaException) -> ScribenginError:
-        return failure(error, self._bootstrap, f"writing to topic {self._target.topic}", self._troubles)
+        return failure(error, self._bootstrap, f"writing to topic {self._target.now.topic}", self._troubles)
 
 
 def _refuse_foreign(committed: CommitDescriptor | None, attempt: Attempt) -> None:

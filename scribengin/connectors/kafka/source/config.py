@@ -27,6 +27,8 @@ class KafkaSourceConfig(KafkaConnectionConfig, SourceConfig):
     A record's key, topic, partition, offset, timestamp, timestamp_type and headers are columns beside its payload. The
     payload of a tombstone is null, that of an empty value is empty. A timestamp is null where there is none, or none
     that the column can hold: nanoseconds, where milliseconds belong, are beyond it.
+
+    Where the brokers have rules about who may do what, it needs Read of the topics, and of `group` to show positions.
     """
 
     kind: Literal["kafka"]

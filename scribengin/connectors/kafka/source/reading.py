@@ -239,6 +239,8 @@ class PartitionConsumer:
             self._passed = message.offset() + 1
         elif error.code() == KafkaError._PARTITION_EOF:
             self._passed = max(self._passed, message.offset())
+        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return  # of a group that the client wants to have, and which is never used
         elif error.code() in _LOST:
             raise RangeGone(f"{self._name}: the records from offset {self._passed} on are gone since they were planned")
         elif not isinstance(known := engine_error(error, self._bootstrap, f"reading {self._name}"), SystemUnreachable):

@@ -141,7 +141,8 @@ class KafkaSource(Source):
             names = sorted((topic for topic in there if not topic.startswith("__")), key=natural)
             raise SourceMissing(
                 f"source '{self._name}': there is no topic {', '.join(missing)} at {self._config.bootstrap} (there "
-                f"are: {a_few(names)}); correct `topics` or `pattern`, or create the topic"
+                f"are: {a_few(names)}); correct `topics` or `pattern`, create the topic, "
+                "or permit the source's user to see it"
             )
 
     def _refuse_unknown(self, partitions: Collection[Partition]) -> None:
