@@ -122,3 +122,8 @@ def each(sequence: Any) -> Iterator[Any]:
 def kind(node: Any) -> str:
     """The class of a node of a plan."""
     return str(node.getClass().getSimpleName())
+
+
+def module(package: Any, name: str) -> Any:
+    """An object of Scala's."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")

@@ -25,6 +25,7 @@ from scribengin.spark.session.spark_master import files_are_shared
 from scribengin.spark.stateful.beats import BEATS, beats_of, is_beats
 from scribengin.spark.stateful.divided import first_misplaced, refuse_unlike
 from scribengin.spark.stateful.fitting import refuse_other_sources, refuse_undividable, refuse_unfitting, undivided
+from scribengin.spark.stateful.joins import with_nulls_apart
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.operators import refuse_shared, refuse_unbounded, state_operators
 from scribengin.spark.stateful.plan import refuse_unread, refuse_unstreamable
@@ -193,6 +194,7 @@ class StatefulTransformation:
             if state.late is not None and built.late is not None:
                 late = state.late.name
                 unioned = unite({**built.encoded, late: built.late}, {**self.spec.outputs, late: state.late})
+            unioned = replace(unioned, frame=with_nulls_apart(unioned.frame))
             operators = state_operators(unioned.frame, self.spec.inputs if state.tasks > 1 else None)
             if state.tasks > 1:
                 refuse_shared(built.given, self.spec.outputs, self.spec.inputs)
