@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from scribengin.errors import ConfigInvalid
+from scribengin.errors import ConfigInvalid, PackageInvalid
 from scribengin.spark.session.failures import one_line
 from scribengin.spark.transform.encoding import BEAT
 
@@ -48,6 +49,26 @@ _INSTEAD = (
     (r"[Oo]ffset|[Ll]imit", "leave it out: a stream has no end from which to count"),
 )
 """What works instead, by what Spark says when it refuses something."""
+
+_WHERE_PLANNED = {
+    "[INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY]": "join that stream, for IN and EXISTS by a LEFT SEMI JOIN "
+    "with a time range",
+    "[STATE_STORE_UNSUPPORTED_OPERATION_BINARY_INEQUALITY]": "take a key that is equal where its bytes are, as in "
+    "lower(name) COLLATE UTF8_BINARY",
+}
+"""The same, of what Spark refuses before a plan is made of it, by what its errors have in them."""
+
+
+@contextmanager
+def nearest_named() -> Iterator[None]:
+    """What is refused within says what works instead, too, where `refuse_unstreamable` does not see it."""
+    try:
+        yield
+    except (ConfigInvalid, PackageInvalid) as error:
+        for told, instead in _WHERE_PLANNED.items():
+            if told in str(error):
+                raise type(error)(f"{error} Instead: {instead}") from error
+        raise
 
 
 def refuse_unstreamable(frame: DataFrame, output: str) -> None:

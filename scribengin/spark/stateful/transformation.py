@@ -28,7 +28,7 @@ from scribengin.spark.stateful.fitting import refuse_other_sources, refuse_undiv
 from scribengin.spark.stateful.joins import with_nulls_apart
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.operators import refuse_shared, refuse_unbounded, state_operators
-from scribengin.spark.stateful.plan import refuse_unread, refuse_unstreamable
+from scribengin.spark.stateful.plan import nearest_named, refuse_unread, refuse_unstreamable
 from scribengin.spark.stateful.query import TransformationQuery
 from scribengin.spark.stateful.query_log import PARTITIONS, QueryDirectory
 from scribengin.spark.stateful.source import FORMAT, OfferedSource
@@ -172,7 +172,7 @@ class StatefulTransformation:
         """The DataFrames, what one query runs for all of them, and what of that keeps state. Raises as `check`."""
         state = self.spec.state
         assert state is not None, "a transformation with state has it in its specification"
-        with self._builder.planning():
+        with nearest_named(), self._builder.planning():
             session = session_beside(self._session, query_settings(state, checkpoint))
             activate(session)
             session.dataSource.register(OfferedSource)
