@@ -26,13 +26,15 @@ from scribengin.spark.stateful.query_log import PARTITIONS
 from scribengin.spark.transform.encoding import quoted
 from scribengin.spark.transform.spec import InputSpec, OutputSpec, StateOperator
 
+LIMIT = "globalLimit"
+"""What Spark calls the operator that has no key."""
 _WORDS = {
     "stateStoreSave": "aggregate",
     "sessionWindowStateStoreSaveExec": "session",
     "symmetricHashJoin": "join",
     "dedupe": "duplicates",
     "dedupeWithinWatermark": "duplicates",
-    "globalLimit": "limit",
+    LIMIT: "limit",
     "transformWithStateInPySparkExec": "processor",
     "transformWithStateInPandasExec": "processor",
 }
