@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame
 from scribengin.base.threads import pause
 from scribengin.errors import CheckpointMismatch, OutOfRoom, SparkUnavailable
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, java_causes, told_causes
+from scribengin.spark.session.source_monitors import end_monitors
 from scribengin.spark.stateful.fitting import OTHER_COLUMNS, WAY_OUT
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.progress import QueryProgress
@@ -79,6 +80,7 @@ class TransformationQuery:
         self._collect = collect
         self._offers = offers
         self._checkpoint = checkpoint
+        self._jvm = unioned.frame.sparkSession._jvm
         self._doing = doing
         self._handed: queue.SimpleQueue[ExecutedBatch | Exception] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -180,6 +182,7 @@ class TransformationQuery:
         self._offers.stop()
         with suppress(*SPARK_ERRORS):  # its JVM is gone, and with it the query
             self._query.stop()
+            end_monitors(self._jvm)
         self._offers.remove()
         # The JVM keeps what it may call here, which is this, for as long as it has the query; and it has the query for
         # as long as it is known here. No collector sees both: the query and its plan would stay until the process ends.

@@ -7,9 +7,11 @@ query = transformation.start(directory, initial)    # a task: from its checkpoin
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,9 +86,10 @@ class StatefulTransformation:
 
         Raises ConfigInvalid (what Spark cannot do to a stream, or we cannot yet), PackageInvalid, SparkUnavailable,
         TransformationFailed, and as `refuse_unfitting`."""
-        built, unioned, operators = self._built(self._new_directory())
-        for task, directory in (kept or {}).items():
-            refuse_unfitting(unioned.frame, operators, task, directory, partitions)
+        with self._passing_directory() as nowhere:
+            built, unioned, operators = self._built(nowhere)
+            for task, directory in (kept or {}).items():
+                refuse_unfitting(unioned.frame, operators, task, directory, partitions)
         return CheckedPlan(
             {name: input_.schema.toDDL() for name, input_ in built.inputs.items()},
             {name: given.schema.toDDL() for name, given in built.given.items()},
@@ -107,7 +110,21 @@ class StatefulTransformation:
 
         Raises as `check`, and CheckpointMismatch for sources in another order.
         """
-        directory = self._new_directory()
+        with ExitStack() as unless_it_starts:
+            directory = self._new_directory()
+            unless_it_starts.callback(shutil.rmtree, directory, ignore_errors=True)
+            query = self._started(directory, checkpoint, initial, bound, read)
+            unless_it_starts.pop_all()
+        return query
+
+    def _started(
+        self,
+        directory: Path,
+        checkpoint: str,
+        initial: Mapping[str, Offset],
+        bound: Sequence[BoundRange],
+        read: Sequence[str] | None,
+    ) -> TransformationQuery:
         _, unioned, operators = self._built(directory, checkpoint)
         if read is not None:
             refuse_other_sources(unioned.frame, read, f"the query in {checkpoint.removeprefix('file:')}")
@@ -134,7 +151,8 @@ class StatefulTransformation:
 
         Raises CheckpointMismatch for state that Spark does not divide, before anything is changed; SparkUnavailable.
         """
-        _, _, operators = self._built(self._new_directory())
+        with self._passing_directory() as nowhere:
+            _, _, operators = self._built(nowhere)
         refuse_undividable(operators, str(checkpoint).removeprefix("file:"), partitions, before)
         assert self.spec.state is not None, "a transformation with state has it in its specification"
         session = session_beside(self._session, query_settings(self.spec.state, checkpoint))
@@ -164,6 +182,12 @@ class StatefulTransformation:
         if is_beats(source) or self.spec.inputs[source].remote_readable:
             return splits
         return carried(splits, self.spec.inputs[source].schema)
+
+    @contextmanager
+    def _passing_directory(self) -> Iterator[Path]:
+        """For a plan that is not to run."""
+        with tempfile.TemporaryDirectory(dir=scratch_directory(), prefix="query-") as directory:
+            yield Path(directory)
 
     def _new_directory(self) -> Path:
         return Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="query-"))

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from scribengin.connectors.contract import RECORD_SCHEMA, SIDE_COLUMNS
 from scribengin.connectors.kafka.sink.records import SIDE_COLUMNS as OF_TOPICS
-from scribengin.errors import ConfigInvalid, PackageInvalid
+from scribengin.errors import CheckpointMismatch, ConfigInvalid, PackageInvalid
+from scribengin.spark.session.session import scratch_directory
 from scribengin.spark.stateful.transformation import StatefulTransformation
 from scribengin.spark.transform.encoding import late_records
 from scribengin.spark.transform.input import WATERMARK
@@ -54,6 +55,15 @@ def test_what_keeps_state_is_named(spark: SparkSession) -> None:
     assert kept.pinned["spark.sql.streaming.aggregation.stateFormatVersion"] == "2"
     assert plan.outputs == {"out": "start TIMESTAMP,many BIGINT"}
     assert checked(spark, "SELECT n + 1 AS n FROM src").state == ()
+
+
+def test_what_is_only_looked_at_or_cannot_start_leaves_no_directory(spark: SparkSession, tmp_path: Path) -> None:
+    before = sorted(scratch_directory().iterdir())
+    transformation = StatefulTransformation.load(stateful(sql={"out": "SELECT n FROM src"}), spark)
+    transformation.check()
+    with pytest.raises(CheckpointMismatch, match="has read other, in this order"):
+        transformation.start(f"file:{tmp_path}/query", {}, read=["other"])
+    assert sorted(scratch_directory().iterdir()) == before
 
 
 def test_state_is_on_disk_no_failed_batch_touches_it_and_its_memory_is_bounded(
