@@ -28,10 +28,9 @@ from scribengin.base.threads import pause
 from scribengin.errors import CheckpointMismatch, OutOfRoom, SparkUnavailable
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, java_causes, told_causes
 from scribengin.spark.session.source_monitors import end_monitors
-from scribengin.spark.stateful.fitting import OTHER_COLUMNS, WAY_OUT
+from scribengin.spark.stateful.fitting import OTHER_COLUMNS, WAY_OUT, trouble_with_state
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.progress import QueryProgress
-from scribengin.spark.stateful.trouble import trouble_with_state
 from scribengin.spark.transform.output import UnionedOutputs, outputs_of
 from scribengin.spark.transform.spec import StateReport
 

@@ -27,10 +27,9 @@ from scribengin.spark.session.spark_master import files_are_shared
 from scribengin.spark.stateful.beats import BEATS, beats_of, is_beats
 from scribengin.spark.stateful.divided import first_misplaced, refuse_unlike
 from scribengin.spark.stateful.fitting import refuse_other_sources, refuse_undividable, refuse_unfitting, undivided
-from scribengin.spark.stateful.joins import with_nulls_apart
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.operators import refuse_shared, refuse_unbounded, state_operators
-from scribengin.spark.stateful.plan import nearest_named, refuse_unread, refuse_unstreamable
+from scribengin.spark.stateful.plan import nearest_named, refuse_unread, refuse_unstreamable, with_nulls_apart
 from scribengin.spark.stateful.query import TransformationQuery
 from scribengin.spark.stateful.query_log import PARTITIONS, QueryDirectory
 from scribengin.spark.stateful.source import FORMAT, OfferedSource

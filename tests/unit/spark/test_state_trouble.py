@@ -6,7 +6,7 @@ import pytest
 
 from scribengin.errors import CheckpointMismatch, OutOfRoom, ScribenginError, SparkUnavailable
 from scribengin.spark.session.failures import Cause
-from scribengin.spark.stateful.trouble import trouble_with_state
+from scribengin.spark.stateful.fitting import trouble_with_state
 from scribengin.worker.failures import Remedy, remedy_for
 
 AT = "file:/state/flow/task-0/name-1.0/query"
