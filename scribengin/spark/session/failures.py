@@ -25,7 +25,8 @@ SPARK_ERRORS = (PySparkException, Py4JError, OSError)
 _COUNTS_TIMEOUT_MS = 2_000
 _TASKS_MAX = 64
 _CONDITION = re.compile(r"^\s*\[([A-Z][A-Z0-9_.]*)\]")
-_SQL_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
+_SQL_STATE = re.compile(r"\s*SQLSTATE: \w+;?(?P<at> \(?line \d+,? pos \d+\)?)?;?\s*$")
+"""A number of the standard's, which says nothing to users, and maybe where in a statement it is."""
 _PYTHON = ("PYTHON_EXCEPTION", "STREAMING_PYTHON_RUNNER_INITIALIZATION_FAILURE")
 _RAISED = "[USER_RAISED_EXCEPTION] "
 _TRACEBACK = "Traceback (most recent call last):"
@@ -51,7 +52,7 @@ class Cause:
         """What it says, in one line; after its type where Spark has no name for it."""
         if self.condition in _PYTHON:
             return _exception_line(_python_text(self.message))
-        first = _SQL_STATE.sub("", self.message.strip().partition("\n")[0]).removeprefix(_RAISED)
+        first = _SQL_STATE.sub(r"\g<at>", self.message.strip().partition("\n")[0]).removeprefix(_RAISED)
         return first if self.condition else f"{self.kind}: {first}".removesuffix(": ")
 
 

@@ -1,4 +1,5 @@
-"""Whether a transformation, as it is now, can go on from the state that an earlier version of it has left."""
+"""Whether a transformation, as it is now, can go on from the state that an earlier version of it has left; and what a
+batch failed of that has to do with where its state is, and says nothing about records."""
 
 from __future__ import annotations
 
@@ -7,17 +8,18 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame
 
-from scribengin.errors import CheckpointMismatch, SparkUnavailable, TransformationFailed
+from scribengin.errors import CheckpointMismatch, OutOfRoom, SparkUnavailable, TransformationFailed
 from scribengin.filesystems.local import LocalFileSystem
-from scribengin.spark.session.failures import SPARK_ERRORS, causes_behind, failure
+from scribengin.spark.session.failures import SPARK_ERRORS, Cause, causes_behind, failure
 from scribengin.spark.session.session import activate, scratch_directory
 from scribengin.spark.stateful.beats import is_beats
 from scribengin.spark.stateful.operators import planned
 from scribengin.spark.stateful.plan import sources_below
-from scribengin.spark.stateful.query_log import QueryDirectory, take_schemas_along
+from scribengin.spark.stateful.query_log import BRING_BACK, QueryDirectory, take_schemas_along
 from scribengin.spark.stateful.stored import StoredState
 from scribengin.spark.transform.spec import StateOperator
 
@@ -32,6 +34,12 @@ OTHER_COLUMNS = (
 )
 """What Spark's errors begin with that say so: of a processor another time mode, and another kind of variable, too."""
 WAY_OUT = "give the dataflow the transformation that it had, or submit another dataflow"
+_OF_STATE = ("CANNOT_LOAD_STATE_STORE", "CANNOT_WRITE_STATE_STORE")
+_FULL = ("No space left on device", "Disk quota exceeded", "DSQuotaExceededException")
+_WRITING = ("IOException", "FSError", "RocksDBException", "RemoteException", "DSQuotaExceededException")
+_DAMAGED = ("ChecksumException", "EOFException")
+_CHECKSUM = "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED"
+_NO_FILE = "FileNotFoundException"
 
 
 def refuse_unfitting(
@@ -174,3 +182,30 @@ def undivided(
         f"{cannot}: {start} tries again; or set the number from before with {set_back}, and then {start}: nothing is "
         "lost"
     )
+
+
+def trouble_with_state(
+    causes: Sequence[Cause], doing: str, checkpoint: str
+) -> OutOfRoom | CheckpointMismatch | SparkUnavailable | None:
+    """What to raise for a batch that failed for these causes, outermost first, whose checkpoint is in a directory, a
+    URL: a disk is full, a file of it is damaged or gone, or something that may pass. None: it was none of that."""
+    if any(cause.kind in _WRITING and any(sign in cause.message for sign in _FULL) for cause in causes):
+        return OutOfRoom(
+            f"Spark failed while {doing}: {causes[-1].line}; it goes on when there is room, where the state is "
+            f"({_shown(checkpoint)}) and for temporary files of this machine"
+        )
+    if not any(cause.condition.startswith(_OF_STATE) for cause in causes):
+        return None
+    if any(_is_damage(cause, checkpoint) for cause in causes):
+        return CheckpointMismatch(f"the state in {_shown(checkpoint)} cannot be read ({causes[-1].line}): {BRING_BACK}")
+    return SparkUnavailable(f"Spark failed while {doing}: {causes[-1].line}")
+
+
+def _is_damage(cause: Cause, checkpoint: str) -> bool:
+    if cause.kind == _NO_FILE:  # else it is one of this process's own
+        return urlsplit(checkpoint).path in cause.message
+    return cause.kind in _DAMAGED or cause.condition == _CHECKSUM
+
+
+def _shown(checkpoint: str) -> str:
+    return checkpoint.removeprefix("file:")

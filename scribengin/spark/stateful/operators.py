@@ -21,18 +21,20 @@ from pyspark.sql import DataFrame
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.session import scratch_directory
 from scribengin.spark.stateful.divided import refuse_shared_streams, refuse_split
-from scribengin.spark.stateful.plan import each, kind, nodes
+from scribengin.spark.stateful.plan import each, kind, module, nodes
 from scribengin.spark.stateful.query_log import PARTITIONS
 from scribengin.spark.transform.encoding import quoted
 from scribengin.spark.transform.spec import InputSpec, OutputSpec, StateOperator
 
+LIMIT = "globalLimit"
+"""What Spark calls the operator that has no key."""
 _WORDS = {
     "stateStoreSave": "aggregate",
     "sessionWindowStateStoreSaveExec": "session",
     "symmetricHashJoin": "join",
     "dedupe": "duplicates",
     "dedupeWithinWatermark": "duplicates",
-    "globalLimit": "limit",
+    LIMIT: "limit",
     "transformWithStateInPySparkExec": "processor",
     "transformWithStateInPandasExec": "processor",
 }
@@ -121,7 +123,7 @@ def planned(frame: DataFrame, state: Path, batch: int = 0) -> Any:
     streaming = jvm.org.apache.spark.sql.execution.streaming
     maps = jvm.scala.collection
     run = jvm.java.util.UUID.randomUUID()
-    metadata = streaming.checkpointing.OffsetSeqMetadata(0, 0, _module(maps.immutable, "Map").empty())
+    metadata = streaming.checkpointing.OffsetSeqMetadata(0, 0, module(maps.immutable, "Map").empty())
     return streaming.runtime.IncrementalExecution(
         session._jsparkSession,
         frame._jdf.queryExecution().analyzed(),
@@ -132,11 +134,11 @@ def planned(frame: DataFrame, state: Path, batch: int = 0) -> Any:
         batch,
         jvm.scala.Option.empty(),
         metadata,
-        _module(streaming.runtime, "WatermarkPropagator").noop(),
+        module(streaming.runtime, "WatermarkPropagator").noop(),
         True,  # as after a start: only then what is in the checkpoint is compared
-        _module(maps.mutable, "Map").empty(),
-        _module(maps.mutable, "Map").empty(),
-        _module(jvm.org.apache.spark.sql.execution, "CommandExecutionMode").ALL(),
+        module(maps.mutable, "Map").empty(),
+        module(maps.mutable, "Map").empty(),
+        module(jvm.org.apache.spark.sql.execution, "CommandExecutionMode").ALL(),
         False,
         False,
     )
@@ -230,7 +232,7 @@ def _bound(jvm: Any, node: Any, word: str) -> str | None:
 def _bound_of_join(jvm: Any, node: Any) -> str | None:
     streaming = jvm.org.apache.spark.sql.execution.streaming.operators.stateful.join
     some = jvm.scala.Option.apply(_SOME_TIME_MS)
-    predicates = _module(streaming, "StreamingSymmetricHashJoinHelper").getStateWatermarkPredicates(
+    predicates = module(streaming, "StreamingSymmetricHashJoinHelper").getStateWatermarkPredicates(
         node.left().output(),
         node.right().output(),
         node.leftKeys(),
@@ -292,8 +294,3 @@ _STATEFUL = frozenset(
         "TransformWithStateInPySparkExec",
     }
 )
-
-
-def _module(package: Any, name: str) -> Any:
-    """An object of Scala's."""
-    return getattr(getattr(package, f"{name}$"), "MODULE$")

@@ -25,9 +25,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from scribengin.base.threads import pause
-from scribengin.errors import CheckpointMismatch, SparkUnavailable
-from scribengin.spark.session.failures import SPARK_ERRORS, failure, java_causes
-from scribengin.spark.stateful.fitting import OTHER_COLUMNS, WAY_OUT
+from scribengin.errors import CheckpointMismatch, OutOfRoom, SparkUnavailable
+from scribengin.spark.session.failures import SPARK_ERRORS, failure, java_causes, told_causes
+from scribengin.spark.session.source_monitors import end_monitors
+from scribengin.spark.stateful.fitting import OTHER_COLUMNS, WAY_OUT, trouble_with_state
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.progress import QueryProgress
 from scribengin.spark.transform.output import UnionedOutputs, outputs_of
@@ -77,6 +78,8 @@ class TransformationQuery:
         self._outputs = unioned.outputs
         self._collect = collect
         self._offers = offers
+        self._checkpoint = checkpoint
+        self._jvm = unioned.frame.sparkSession._jvm
         self._doing = doing
         self._handed: queue.SimpleQueue[ExecutedBatch | Exception] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -101,7 +104,7 @@ class TransformationQuery:
     def next_batch(self) -> ExecutedBatch | None:
         """The next batch, executed, or None when nothing came of the last offer, nor will.
 
-        Raises TransformationFailed, SparkUnavailable, CheckpointMismatch: then the query has ended.
+        Raises TransformationFailed, SparkUnavailable, CheckpointMismatch, OutOfRoom: then the query has ended.
         """
         for polls in itertools.count():
             if (handed := self._next_handed()) is not None:
@@ -178,6 +181,7 @@ class TransformationQuery:
         self._offers.stop()
         with suppress(*SPARK_ERRORS):  # its JVM is gone, and with it the query
             self._query.stop()
+            end_monitors(self._jvm)
         self._offers.remove()
         # The JVM keeps what it may call here, which is this, for as long as it has the query; and it has the query for
         # as long as it is known here. No collector sees both: the query and its plan would stay until the process ends.
@@ -190,7 +194,7 @@ class TransformationQuery:
                 return
             pause(_POLL_S)
 
-    def _failure(self) -> SparkUnavailable | CheckpointMismatch:
+    def _failure(self) -> SparkUnavailable | CheckpointMismatch | OutOfRoom:
         """Why the query has ended by itself. It was no record: those are read where a batch is executed."""
         error = self._query._jsq.exception()
         causes = list(java_causes(error.get())) if error.isDefined() else []
@@ -200,7 +204,8 @@ class TransformationQuery:
                     f"the transformation does not fit its checkpoint any more ({cause.line}): {WAY_OUT}"
                 )
         told = causes[-1].line if causes else "it said nothing"
-        return SparkUnavailable(f"Spark failed while {self._doing}: {told}")
+        trouble = trouble_with_state(causes, self._doing, self._checkpoint)
+        return trouble or SparkUnavailable(f"Spark failed while {self._doing}: {told}")
 
     # -- on Spark's thread
 
@@ -208,7 +213,8 @@ class TransformationQuery:
         try:
             batches = self._collect(frame)
         except SPARK_ERRORS as error:
-            self._handed.put(failure(error, self._doing))
+            trouble = trouble_with_state(told_causes(error), self._doing, self._checkpoint)
+            self._handed.put(trouble or failure(error, self._doing))
             raise
         batch = ExecutedBatch(number, outputs_of(batches, self._outputs))
         with self._lock:

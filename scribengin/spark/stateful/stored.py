@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from scribengin.errors import CheckpointMismatch, ConfigInvalid, DataflowBusy, DataflowError, ScribenginError
 from scribengin.spark.session.failures import SPARK_ERRORS, Cause, failure, told_causes
 from scribengin.spark.session.session import activate, session_beside
-from scribengin.spark.stateful.operators import StateVariable, operator_names, state_variables
+from scribengin.spark.stateful.operators import LIMIT, StateVariable, operator_names, state_variables
 from scribengin.spark.stateful.query_log import BRING_BACK, QueryDirectory, QueryLog
 
 _T = TypeVar("_T")
@@ -143,8 +143,8 @@ def _doing(directory: QueryDirectory) -> str:
 
 def _stores_of(row: Row, operator: str, divided: Mapping[int, int]) -> Iterator[StateStore]:
     """What stands in a line of Spark's about a store. A processor has one of Spark's, and each of its variables there
-    counts as one. `divided` says by batch into how many partitions."""
-    partitions = divided.get(row.maxBatchId, row.numPartitions)  # no batch may be done yet
+    counts as one. `divided` says by batch into how many partitions. A limit has no key, and one partition."""
+    partitions = 1 if row.operatorName == LIMIT else divided.get(row.maxBatchId, row.numPartitions)  # none may be done
     made = partial(StateStore, operator, partitions=partitions, batch=row.maxBatchId, number=row.operatorId)
     variables = state_variables(row.operatorProperties)
     if not variables:

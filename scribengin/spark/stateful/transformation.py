@@ -7,9 +7,11 @@ query = transformation.start(directory, initial)    # a task: from its checkpoin
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +30,7 @@ from scribengin.spark.stateful.divided import first_misplaced, refuse_unlike
 from scribengin.spark.stateful.fitting import refuse_other_sources, refuse_undividable, refuse_unfitting, undivided
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.operators import refuse_shared, refuse_unbounded, state_operators
-from scribengin.spark.stateful.plan import refuse_unread, refuse_unstreamable
+from scribengin.spark.stateful.plan import nearest_named, refuse_unread, refuse_unstreamable, with_nulls_apart
 from scribengin.spark.stateful.query import TransformationQuery
 from scribengin.spark.stateful.query_log import PARTITIONS, QueryDirectory
 from scribengin.spark.stateful.source import FORMAT, OfferedSource
@@ -85,9 +87,10 @@ class StatefulTransformation:
 
         Raises ConfigInvalid (what Spark cannot do to a stream, or we cannot yet), PackageInvalid, SparkUnavailable,
         TransformationFailed, and as `refuse_unfitting`."""
-        built, unioned, operators = self._built(self._new_directory())
-        for task, directory in (kept or {}).items():
-            refuse_unfitting(unioned.frame, operators, task, directory, partitions)
+        with self._passing_directory() as nowhere:
+            built, unioned, operators = self._built(nowhere)
+            for task, directory in (kept or {}).items():
+                refuse_unfitting(unioned.frame, operators, task, directory, partitions)
         return CheckedPlan(
             {name: input_.schema.toDDL() for name, input_ in built.inputs.items()},
             {name: given.schema.toDDL() for name, given in built.given.items()},
@@ -108,7 +111,21 @@ class StatefulTransformation:
 
         Raises as `check`, and CheckpointMismatch for sources in another order.
         """
-        directory = self._new_directory()
+        with ExitStack() as unless_it_starts:
+            directory = self._new_directory()
+            unless_it_starts.callback(shutil.rmtree, directory, ignore_errors=True)
+            query = self._started(directory, checkpoint, initial, bound, read)
+            unless_it_starts.pop_all()
+        return query
+
+    def _started(
+        self,
+        directory: Path,
+        checkpoint: str,
+        initial: Mapping[str, Offset],
+        bound: Sequence[BoundRange],
+        read: Sequence[str] | None,
+    ) -> TransformationQuery:
         _, unioned, operators = self._built(directory, checkpoint)
         if read is not None:
             refuse_other_sources(unioned.frame, read, f"the query in {checkpoint.removeprefix('file:')}")
@@ -137,7 +154,8 @@ class StatefulTransformation:
 
         Raises CheckpointMismatch for state that Spark does not divide, before anything is changed; SparkUnavailable.
         """
-        _, _, operators = self._built(self._new_directory())
+        with self._passing_directory() as nowhere:
+            _, _, operators = self._built(nowhere)
         refuse_undividable(operators, str(checkpoint).removeprefix("file:"), partitions, before)
         assert self.spec.state is not None, "a transformation with state has it in its specification"
         session = session_beside(self._session, query_settings(self.spec.state, checkpoint))
@@ -168,6 +186,12 @@ class StatefulTransformation:
             return splits
         return carried(splits, self.spec.inputs[source].schema)
 
+    @contextmanager
+    def _passing_directory(self) -> Iterator[Path]:
+        """For a plan that is not to run."""
+        with tempfile.TemporaryDirectory(dir=scratch_directory(), prefix="query-") as directory:
+            yield Path(directory)
+
     def _new_directory(self) -> Path:
         return Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="query-"))
 
@@ -175,7 +199,7 @@ class StatefulTransformation:
         """The DataFrames, what one query runs for all of them, and what of that keeps state. Raises as `check`."""
         state = self.spec.state
         assert state is not None, "a transformation with state has it in its specification"
-        with self._builder.planning():
+        with nearest_named(), self._builder.planning():
             session = session_beside(self._session, query_settings(state, checkpoint))
             activate(session)
             session.dataSource.register(OfferedSource)
@@ -197,6 +221,7 @@ class StatefulTransformation:
             if state.late is not None and built.late is not None:
                 late = state.late.name
                 unioned = unite({**built.encoded, late: built.late}, {**self.spec.outputs, late: state.late})
+            unioned = replace(unioned, frame=with_nulls_apart(unioned.frame))
             operators = state_operators(unioned.frame, self.spec.inputs if state.tasks > 1 else None)
             if state.tasks > 1:
                 refuse_shared(built.given, self.spec.outputs, self.spec.inputs)

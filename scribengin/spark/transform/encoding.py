@@ -55,6 +55,10 @@ PARSED = "scribengin parsed"  # no name that a column of the user's would have
 _FROM_JSON = {"mode": "FAILFAST", "allowSingleQuotes": "false"}
 _TO_JSON = {"ignoreNullFields": "false"}
 _BETWEEN_KEYS = "\x1f"
+_NO_EVENT_TIME = (
+    "Name a TIMESTAMP column of the source. Or leave it out of state.watermarks, and make one in the transformation: "
+    "by withWatermark, or in SQL, as in FROM src WATERMARK timestamp_seconds(sec) AS at DELAY OF INTERVAL 1 MINUTE"
+)
 NO_DOCUMENT = "the payload is not one JSON object"
 NO_PAYLOAD = "the output's payload is null"
 
@@ -100,15 +104,16 @@ def watermarked(
     watermark = None if state is None else state.watermarks.get(spec.name)
     if state is None or watermark is None:
         return frame
+    column = _found(frame, watermark.column)
     try:
         if state.late is not None:
             _refuse_no_time(frame, spec, watermark.column)
-            frame = frame.where(~_is_late(frame, spec, watermark.column)).drop(_watermark(spec))
-        united = frame if beats is None else _with_beats(frame, watermark.column, beats)
-        marked = united.withWatermark(watermark.column, f"{round(watermark.delay_s * 1000)} milliseconds")
+            frame = frame.where(~_is_late(frame, spec, column)).drop(_watermark(spec))
+        united = frame if beats is None else _with_beats(frame, column, beats)
+        marked = united.withWatermark(column, f"{round(watermark.delay_s * 1000)} milliseconds")
         return marked if beats is None else _without_beats(marked)
     except (PySparkException, Py4JJavaError) as error:
-        raise ConfigInvalid(f"state.watermarks.{spec.name}: {one_line(error)}") from error
+        raise ConfigInvalid(f"state.watermarks.{spec.name}: {one_line(error)} {_NO_EVENT_TIME}") from error
 
 
 def late_records(frame: DataFrame, spec: InputSpec, column: str, output: OutputSpec) -> DataFrame:
@@ -153,9 +158,14 @@ def united_late(frames: Mapping[str, DataFrame]) -> DataFrame | None:
     return late
 
 
+def _found(frame: DataFrame, column: str) -> str:
+    """As Spark finds it: what is the name of a column is that, whatever stands in it."""
+    return quoted(column) if column in frame.columns else column
+
+
 def _refuse_no_time(frame: DataFrame, spec: InputSpec, column: str) -> None:
     """Before it is compared with a time, of which Spark would speak."""
-    [field] = frame.select(column).schema
+    [field] = frame.select(_found(frame, column)).schema
     if not isinstance(field.dataType, TimestampType):
         raise ConfigInvalid(
             f"state.watermarks.{spec.name}: column '{column}' is {field.dataType.simpleString()}, and state.late goes "
@@ -166,7 +176,7 @@ def _refuse_no_time(frame: DataFrame, spec: InputSpec, column: str) -> None:
 def _is_late(frame: DataFrame, spec: InputSpec, column: str) -> Column:
     """Of the rows of an input. Whose time is the watermark is late, as it is to Spark where a key is a time. Without a
     time nothing is."""
-    return F.coalesce(F.col(column) <= F.col(quoted(_watermark(spec))), F.lit(False))
+    return F.coalesce(F.col(_found(frame, column)) <= F.col(quoted(_watermark(spec))), F.lit(False))
 
 
 def _watermark(spec: InputSpec) -> str:

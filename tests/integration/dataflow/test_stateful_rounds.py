@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.errors import CheckpointMismatch, ScribenginError, StaleOwner, TransformationFailed
+from scribengin.errors import CheckpointMismatch, StaleOwner, TransformationFailed
 from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
 from tests.integration.state_flow import (
@@ -133,7 +133,7 @@ def test_changes_of_state_that_are_cut_or_damaged_are_refused(
         changes.write_bytes(content)
         with flow.owner() as owner:
             owner.take_over()
-            with pytest.raises(ScribenginError, match="CANNOT_LOAD_STATE_STORE"):
+            with pytest.raises(CheckpointMismatch, match=r"cannot be read .* bring the checkpoint back as it was"):
                 drain(owner)
         assert flow.delivered() == []
         largest_changes(flow, committed.name).write_bytes(whole)

@@ -84,7 +84,7 @@ OPERATORS = {
     "processor_by_record": OperatorCase(BY_RECORD, at_once=BUILT_IN),
     "processor_by_frame": OperatorCase(BY_FRAME, at_once=BUILT_IN),
 }
-IN_FULL = {
+ALIKE = {
     "sliding",
     "inner_join",
     "left_join",

@@ -17,36 +17,43 @@ from tests.integration.state_flow import StateFlow, drain
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 COUNTS = "SELECT window.start AS start, who, count(*) AS n FROM src GROUP BY window(at, '10 seconds'), who"
-LOOKS_MAX = 300
+LOOKS_MAX = 100
 
 
 def test_a_query_that_was_stopped_is_kept_by_nobody(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Nor is its plan, its session and what it has told of its batches."""
+    """Nor are its plan, its sessions and what it has told of its batches"""
     flow = StateFlow(memory_registry, spark, tmp_path, sql=COUNTS)
     flow.append("in/0", [(10, "a", 1)])
     with flow.owner() as owner:
         owner.take_over()
         drain(owner)
-        finished = weakly(spark, owner)
+        [finished, *_] = weakly(spark, owner)
+        for _ in range(2):
+            owner.take_over()
+            flow.append("in/0", [(11, "a", 1)])
+            drain(owner)
         owner.take_over()
         idle = weakly(spark, owner)
+        owner.take_over()  # the session that was made last is the active one
         owner.release()
-        for query in (finished, idle):
-            assert any(is_gone(spark, query) for _ in range(LOOKS_MAX))
+        for kept in (finished, *idle):
+            assert any(is_gone(spark, kept) for _ in range(LOOKS_MAX))
 
 
-def weakly(spark: SparkSession, owner: StatefulRunner) -> Any:
-    """A reference to its query that keeps nothing."""
+def weakly(spark: SparkSession, owner: StatefulRunner) -> list[Any]:
+    """References to its query and the two sessions of that, which keep nothing."""
     assert owner._query is not None
     jvm: Any = spark._jvm
-    return jvm.java.lang.ref.WeakReference(owner._query._query._jsq.streamingQuery())  # type: ignore[attr-defined]
+    query = owner._query._query._jsq.streamingQuery()  # type: ignore[attr-defined]
+    kept = (query, query.sparkSession(), query.sparkSessionForStream())
+    return [jvm.java.lang.ref.WeakReference(one) for one in kept]
 
 
-def is_gone(spark: SparkSession, query: Any) -> bool:
+def is_gone(spark: SparkSession, kept: Any) -> bool:
     gc.collect()
     jvm: Any = spark._jvm
     jvm.System.gc()
     pause(0.05)
-    return query.get() is None
+    return kept.get() is None

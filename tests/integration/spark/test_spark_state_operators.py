@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.memory.registry import MemoryEnsemble
-from tests.integration.spark.operator_cases import IN_FULL, OPERATORS, module_of, unbounded
+from tests.integration.spark.operator_cases import ALIKE, OPERATORS, module_of, unbounded
 from tests.integration.spark.state_histories import DELAYS_S, History, histories, late_in
 from tests.integration.spark_samples import records
 from tests.integration.state_batches import each_in_one_batch
@@ -35,7 +35,7 @@ Rows = Mapping[str, Sequence[str]]
 """By output, as JSON, in order."""
 IN_TIME = histories(DELAYS_S, too_late=True)
 LATE = histories(dict.fromkeys(DELAYS_S, 60))
-HALF = [name for name in OPERATORS if name not in IN_FULL]
+HALF = [name for name in OPERATORS if name not in ALIKE]
 OF_EACH_KIND = ["tumbling", "full_join", "duplicates_within_the_watermark", "windows_of_windows"]
 
 
@@ -142,10 +142,11 @@ def routes_what_is_late(names: Sequence[str], spark: SparkSession, history: Hist
         refuse_differences(delivered(flow), at_once(flow, in_time))
 
 
+@pytest.mark.parametrize("names", [HALF, [name for name in OPERATORS if name in ALIKE]], ids=["half", "the others"])
 @settings(max_examples=1, derandomize=True)
-@given(IN_TIME.filter(eventful))
-def test_it_gives_out_what_one_batch_job_does(spark: SparkSession, history: History) -> None:
-    gives_out_what_one_batch_job_does(HALF, spark, history)
+@given(history=IN_TIME.filter(eventful))
+def test_it_gives_out_what_one_batch_job_does(spark: SparkSession, names: list[str], history: History) -> None:
+    gives_out_what_one_batch_job_does(names, spark, history)
 
 
 @settings(max_examples=1, derandomize=True)

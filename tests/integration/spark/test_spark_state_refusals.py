@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from scribengin.connectors.contract import RECORD_SCHEMA, SIDE_COLUMNS
 from scribengin.connectors.kafka.sink.records import SIDE_COLUMNS as OF_TOPICS
-from scribengin.errors import ConfigInvalid, PackageInvalid
+from scribengin.errors import CheckpointMismatch, ConfigInvalid, PackageInvalid
+from scribengin.spark.session.session import scratch_directory
 from scribengin.spark.stateful.transformation import StatefulTransformation
 from scribengin.spark.transform.encoding import late_records
 from scribengin.spark.transform.input import WATERMARK
@@ -54,6 +55,15 @@ def test_what_keeps_state_is_named(spark: SparkSession) -> None:
     assert kept.pinned["spark.sql.streaming.aggregation.stateFormatVersion"] == "2"
     assert plan.outputs == {"out": "start TIMESTAMP,many BIGINT"}
     assert checked(spark, "SELECT n + 1 AS n FROM src").state == ()
+
+
+def test_what_is_only_looked_at_or_cannot_start_leaves_no_directory(spark: SparkSession, tmp_path: Path) -> None:
+    before = sorted(scratch_directory().iterdir())
+    transformation = StatefulTransformation.load(stateful(sql={"out": "SELECT n FROM src"}), spark)
+    transformation.check()
+    with pytest.raises(CheckpointMismatch, match="has read other, in this order"):
+        transformation.start(f"file:{tmp_path}/query", {}, read=["other"])
+    assert sorted(scratch_directory().iterdir()) == before
 
 
 def test_state_is_on_disk_no_failed_batch_touches_it_and_its_memory_is_bounded(
@@ -213,6 +223,7 @@ def test_a_source_that_no_output_reads_is_refused(spark: SparkSession) -> None:
         ),
         ("SELECT r.n FROM (VALUES ('a')) l(who) LEFT JOIN src r ON l.who = r.who", "Instead: .* an inner join"),
         ("SELECT n FROM src EXCEPT SELECT n FROM src", "Instead: join the streams"),
+        ("SELECT n FROM src WHERE who IN (SELECT who FROM src)", "Instead: .* a LEFT SEMI JOIN"),
         ("SELECT rand() AS n FROM src", "uses something random"),
         ("SELECT 1 AS n", "reads none of the sources"),
         ("SELECT nope FROM src", "UNRESOLVED_COLUMN"),
@@ -223,6 +234,12 @@ def test_what_cannot_run_as_a_stream_is_refused_in_one_line(spark: SparkSession,
         checked(spark, sql)
     assert "'out'" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_key_that_is_not_compared_by_its_bytes_is_refused_with_one_that_is(spark: SparkSession) -> None:
+    with pytest.raises(ConfigInvalid, match=r"Instead: .* lower\(name\) COLLATE UTF8_BINARY$"):
+        checked(spark, "SELECT DISTINCT who COLLATE UTF8_LCASE, at FROM src")
+    assert checked(spark, "SELECT DISTINCT lower(who) COLLATE UTF8_BINARY AS who, at FROM src").state
 
 
 JOIN = "SELECT l.n AS n, r.n AS m FROM src l JOIN src r ON l.who = r.who"
@@ -270,9 +287,34 @@ def test_what_grows_for_ever_is_allowed_by_its_name_only(spark: SparkSession, sq
 
 @pytest.mark.parametrize("column", ["nope", "who"])
 def test_a_watermark_needs_a_time(spark: SparkSession, column: str) -> None:
-    with pytest.raises(ConfigInvalid, match=r"state\.watermarks\.src: ") as refused:
+    with pytest.raises(ConfigInvalid, match=r"state\.watermarks\.src: .* in SQL, as in FROM src WATERMARK") as refused:
         checked(spark, "SELECT n FROM src", column)
     assert "\n" not in str(refused.value)
+    assert "SQLSTATE" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["event time", "event.time"])
+@pytest.mark.parametrize("late", [None, OutputSpec("late", "json")])
+def test_the_column_of_a_watermark_may_have_any_name(spark: SparkSession, name: str, late: OutputSpec | None) -> None:
+    sql = {"out": f"SELECT window.start AS start, count(*) AS many FROM src GROUP BY window(`{name}`, '10 seconds')"}
+    source = replace(SOURCE, schema_ddl=f"`{name}` TIMESTAMP, n INT")
+    made = spec(inputs=[source], outputs=[OutputSpec("out", "json")], sql=sql)
+    watermarks = {"src": WatermarkSpec(name, 1.5, beats=True)}
+    [kept] = (
+        StatefulTransformation.load(replace(made, state=StateSpec(2, 64, watermarks, late=late)), spark).check().state
+    )
+    assert kept.bound is not None
+
+
+@pytest.mark.parametrize("time", ["day.at", "timestamp_seconds(n)"])
+def test_a_time_that_is_no_column_is_made_one_in_sql(spark: SparkSession, time: str) -> None:
+    """As what is refused for it says."""
+    source = replace(SOURCE, schema_ddl="day STRUCT<at: TIMESTAMP>, n INT")
+    marked = f"src WATERMARK {time} AS at DELAY OF INTERVAL 1 MINUTE"
+    sql = {"out": f"SELECT window.start AS start, count(*) AS many FROM {marked} GROUP BY window(at, '10 seconds')"}
+    made = spec(inputs=[source], outputs=[OutputSpec("out", "json")], sql=sql)
+    [kept] = StatefulTransformation.load(replace(made, state=StateSpec(2, 64, {})), spark).check().state
+    assert kept.bound is not None
 
 
 def processing(spark: SparkSession, package: Callable[..., Path], column: str | None, text: str) -> CheckedPlan:

@@ -45,6 +45,8 @@ def test_trouble_with_reading_and_writing_is_not_theirs(name: str) -> None:
         ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL ==\n1/0", "[DIVIDE_BY_ZERO] Division by zero."),
         ("[USER_RAISED_EXCEPTION] too old SQLSTATE: P0001", "too old"),
         ("[EXPECT.MORE] a named error", "[EXPECT.MORE] a named error"),
+        ("[A_COLUMN] it is not there. SQLSTATE: 42703; line 1 pos 7;", "[A_COLUMN] it is not there. line 1 pos 7"),
+        ("[A_WORD] at 'x'. SQLSTATE: 42601 (line 1, pos 6)", "[A_WORD] at 'x'. (line 1, pos 6)"),
     ],
 )
 def test_a_named_error_of_spark_is_theirs(message: str, reason: str) -> None:

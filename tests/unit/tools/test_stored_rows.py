@@ -1,4 +1,4 @@
-"""Of which tasks `scribengin state --operator` shows rows."""
+"""Of which tasks `scribengin state` shows rows and stores, and what it says where there are none."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from scribengin.operations.state import TaskState
 from scribengin.spark import runtime
 from scribengin.spark.stateful.query_log import QueryDirectory
 from scribengin.spark.stateful.stored import StateRow, StateStore
+from scribengin_tools.cli.dataflow.state import _print_stores
 from scribengin_tools.rendering import stored_state
 from scribengin_tools.rendering.stored_state import stored_rows
 
@@ -51,3 +52,14 @@ def test_a_task_that_has_done_no_batch_yet_hides_no_rows_of_others() -> None:
 def test_where_none_has_that_is_said() -> None:
     with pytest.raises(ConfigInvalid, match="there is no state yet: no batch is done"):
         rows_of("none", "none")
+
+
+@pytest.mark.parametrize(("as_json", "out", "said"), [(False, "", "'counts' keeps nothing yet"), (True, "[]\n", "")])
+def test_where_no_task_has_a_store_no_empty_table_is_shown(
+    capsys: pytest.CaptureFixture[str], as_json: bool, out: str, said: str
+) -> None:
+    tasks = [TaskState("task-0", QueryDirectory(LocalFileSystem(), "/none"))]
+    _print_stores("counts", tasks, as_json=as_json)
+    printed = capsys.readouterr()
+    assert printed.out == out
+    assert said in printed.err

@@ -69,12 +69,12 @@ def state(
         note(f"'{name}' has no state yet: none of its batches is done")
         return
     if operator is None:
-        _print_stores(tasks, as_json=as_json)
+        _print_stores(name, tasks, as_json=as_json)
     else:
         _print_rows(tasks, operator, store, wanted, rows_max or _ROWS_MAX, as_json=as_json)
 
 
-def _print_stores(tasks: Sequence[TaskState], *, as_json: bool) -> None:
+def _print_stores(name: str, tasks: Sequence[TaskState], *, as_json: bool) -> None:
     with console(stderr=True).status(_READING):
         from scribengin_tools.rendering.stored_state import stored_state
 
@@ -86,6 +86,9 @@ def _print_stores(tasks: Sequence[TaskState], *, as_json: bool) -> None:
                 for task, s in found
             ]
         )
+        return
+    if not found:
+        note(f"'{name}' keeps nothing yet: no batch is done, or none of its operators keeps state")
         return
     rows = [(task, s.operator, s.name, s.partitions, s.batch) for task, s in found]
     console().print(table(("TASK", "OPERATOR", "STORE", ">PARTITIONS", ">BATCH"), rows))
