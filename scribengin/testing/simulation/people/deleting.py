@@ -3,6 +3,7 @@
 One or two begin, at moments that are drawn. Some of them end before they are done, and some stand still for a while:
 they go on when others have deleted the dataflow, and somebody has submitted it again. That one stays, whole, until it
 is deleted, too, and uses no number that the first one has used. Then the registry holds nothing of it.
+Some rewind it instead, and do not know that it goes.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.contract import StartAt
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.deletion import delete_nodes, mark_deleting
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.retention_holds import release_all_holds
-from scribengin.errors import DataflowBusy, DataflowNotFound
+from scribengin.errors import DataflowBusy, DataflowNotFound, ScribenginError
 from scribengin.operations.delete import refuse_running
+from scribengin.operations.rewind import Rewind
 from scribengin.testing.simulation import oracle
 from scribengin.testing.simulation.registry import SimulatedSession
 from scribengin.testing.simulation.scheduler import SimulatedProcess
 from scribengin.testing.simulation.streams.contract import FLOWS
 from scribengin_registry.contract import Registry
-from scribengin_registry.errors import NodeMissing, VersionConflict
+from scribengin_registry.errors import NodeMissing, RegistryError, VersionConflict
 
 if TYPE_CHECKING:
     from scribengin.testing.simulation.world import World
@@ -35,6 +38,8 @@ _STALL_S = 3.0
 _TRIES = 5
 _STALLS = 0.5
 _SUBMITTED_AGAIN = 0.5
+_REWINDS = 0.25
+"""So many of those who begin rewind it instead."""
 
 
 class Deleting:
@@ -73,11 +78,26 @@ class Deleting:
     def _begin(self, dataflow: str) -> SimulatedProcess:
         world = self._world
         self._count += 1
-        process = world.process(f"deleter-{self._count}")
+        process = world.process(f"people-{self._count}")
         session = SimulatedSession(world, process, _LONG_S)
         delay_s = world.scheduler.random.uniform(0.0, _BEGUN_S / 2)
-        world.scheduler.spawn(process, "main", partial(self._delete, session, dataflow), delay_s=delay_s)
+        does = self._rewind if world.scheduler.random.random() < _REWINDS else self._delete
+        world.scheduler.spawn(process, "main", partial(does, session, dataflow), delay_s=delay_s)
         return process
+
+    def _rewind(self, session: Registry, dataflow: str) -> None:
+        """Somebody who does not know that it is deleted rewinds it, or is refused."""
+        world = self._world
+        try:
+            rewind = Rewind(
+                DataflowView(session, dataflow), StartAt("earliest"), None, world.clock, world.open_dataflow
+            )
+            world.passed("rewind.looked:after")
+            rewind.apply()
+        except (ScribenginError, RegistryError) as error:
+            world.tell(f"does not rewind {dataflow}: {error}")
+        else:
+            world.tell(f"has rewound {dataflow}")
 
     def _delete(self, session: Registry, dataflow: str) -> None:
         """As the command does, of what stands in the registry. It is refused, or all is done, by it or others."""
