@@ -16,6 +16,7 @@ from scribengin.testing.simulation.plan import Plan, drawn, passing
 from scribengin.testing.simulation.world import MakeSystem, simulate
 from tests.property.simulation_broker_mistakes import BROKER_MISTAKES
 from tests.property.simulation_connector_mistakes import CONNECTOR_MISTAKES
+from tests.property.simulation_deletion_mistakes import DELETION_MISTAKES
 from tests.property.simulation_lag_mistakes import LAG_MISTAKES
 from tests.property.simulation_log_mistakes import (
     LOG_MISTAKES,
@@ -52,6 +53,11 @@ def test_a_mistake_of_the_log_is_caught(mistake: Mistake, aim: Aim) -> None:
 def test_a_mistake_about_several_readers_of_a_log_is_caught() -> None:
     """Two dataflows read what a first one writes, and one of them falls behind."""
     _check_caught(hold_back_for_the_fastest_reader, 0, lambda seed: replace(aimed(seed, ()), flows=3, fork=True))
+
+
+@pytest.mark.parametrize("mistake", DELETION_MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_about_deletions_is_caught(mistake: Mistake) -> None:
+    _check_caught(mistake, *DELETION_MISTAKES[mistake])
 
 
 @pytest.mark.parametrize("mistake", REWIND_MISTAKES, ids=lambda mistake: mistake.__name__)

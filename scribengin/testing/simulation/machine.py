@@ -23,8 +23,8 @@ from scribengin.launcher.contract import (
 )
 from scribengin.master.leadership import MasterSettings
 from scribengin.master.process import Master
+from scribengin.testing.simulation.people.rewinding import PROGRAM
 from scribengin.testing.simulation.registry import SimulatedSession
-from scribengin.testing.simulation.rewinding import PROGRAM
 from scribengin.testing.simulation.scheduler import ProcessEnded, SimulatedProcess, SimulatedThread
 from scribengin.worker.host import WorkerHost
 from scribengin.worker.process import WorkerProcess, WorkerSettings

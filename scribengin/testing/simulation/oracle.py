@@ -355,6 +355,26 @@ def check_no_leftovers(ephemerals: Sequence[str], workers: Sequence[str], contai
         raise Violation("nothing is left behind", ", ".join(found))
 
 
+def check_nothing_left(nodes: Sequence[str]) -> None:
+    """Once a dataflow was deleted. Raises Violation."""
+    if nodes:
+        raise Violation("nothing is left behind", ", ".join(nodes))
+
+
+def check_stays(dataflow: str, before: Sequence[str], after: Sequence[str]) -> None:
+    """Of a dataflow that was submitted again, nothing goes with the one before. Raises Violation."""
+    gone = sorted(set(before) - set(after))
+    if gone:
+        raise Violation("another dataflow's nodes stay", f"of {dataflow}: {', '.join(gone)}")
+
+
+def check_numbers_grow(dataflow: str, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+    """A dataflow of that name that was deleted has used what is below `before`. Raises Violation."""
+    used = [f"{name} {after[name]} of {number}" for name, number in before.items() if after[name] < number]
+    if used:
+        raise Violation("numbers are used once", f"{dataflow} begins at {', '.join(used)}")
+
+
 def check_launched_once(names: Sequence[str]) -> None:
     """Names of containers are never used twice. Raises Violation."""
     twice = [name for name, count in Counter(names).items() if count > 1]

@@ -44,6 +44,8 @@ _TAKES_LITTLE = 0.08
 """In so many plans a round's commit is too large for the registry, and is rolled back."""
 _TAKEN_MEANWHILE = 0.7
 """In so many of the plans on Kafka with rewinds, retention takes what one would read again."""
+_DELETED = 0.15
+"""In so many plans the dataflows are deleted in the end."""
 _DISTURBED = 0.6
 """So often what comes of these two is disturbed, too."""
 _LASTING = (
@@ -224,6 +226,8 @@ class Plan:
     """When, and what of the config is changed: `workers=1`, `desired_state=paused`, `rebalance=1`."""
     rewinds: tuple[PlannedRewind, ...] = ()
     faults: tuple[Fault, ...] = ()
+    deleted: bool = False
+    """Whether the dataflows are deleted in the end, by several at the same time, who may die at it."""
 
     @property
     def lags(self) -> bool:
@@ -262,6 +266,8 @@ class Plan:
             lines.append(f"  {_READ_AND_WRITTEN[self.storage]}")
         lines += [f"  at {at_s:.2f} s: {what}" for at_s, what in self.edits]
         lines += [f"  {rewind}" for rewind in self.rewinds]
+        if self.deleted:
+            lines.append("  in the end: deleted")
         return "\n".join([*lines, *(f"  {fault}" for fault in self.faults)])
 
 
@@ -278,7 +284,7 @@ def drawn(
     longer. Faults happen at `stops`, too. `rewound`: some are rewound, but for those into a sink that is given.
     `lagging`: in some a server of the registry falls behind. `added`: to some of these there comes what was thought of
     later, drawn by itself, so that what a seed has else stays: servers that restart, brokers that fail, a third
-    dataflow, what retention takes from a rewind, rounds that are too large to commit."""
+    dataflow, what retention takes from a rewind, rounds that are too large to commit, deletions."""
     chance = random.Random(seed)
     storage = storage or _DRAWN.get(seed % 16, "memory")
     plan = Plan(
@@ -298,7 +304,9 @@ def drawn(
     if not lagging:
         return plan
     plan = _with_lags(plan, chance) if chance.random() < _LAGS else plan
-    return _taking_little(_with_retention(_with_third(_with_brokers(_with_restarts(plan))))) if added else plan
+    return (
+        _deleted(_taking_little(_with_retention(_with_third(_with_brokers(_with_restarts(plan)))))) if added else plan
+    )
 
 
 def _with_restarts(plan: Plan) -> Plan:
@@ -373,6 +381,11 @@ def _taking_little(plan: Plan) -> Plan:
     little = Fault("registry takes little", at, _count(chance, 10), round(chance.uniform(0.05, 0.4), 3))
     stops = _ROLLED_BACK_IN.get(plan.storage, _ROLLED_BACK)
     return replace(plan, faults=(*plan.faults, little, *_disturbing(chance, plan.storage, stops)))
+
+
+def _deleted(plan: Plan) -> Plan:
+    """The same, or with dataflows that are deleted in the end."""
+    return replace(plan, deleted=random.Random(f"deletion of {plan.seed}").random() < _DELETED)
 
 
 def _disturbing(chance: random.Random, storage: Storage, stops: Sequence[str]) -> tuple[Fault, ...]:

@@ -13,10 +13,10 @@ no handler of the engine catches, and which every further wait or effect of thei
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from types import TracebackType
 
 from greenlet import getcurrent, greenlet
@@ -37,7 +37,7 @@ class SimulationStuck(Exception):
     """Every thread waits for another one, and no timer is set: a deadlock. Or no thread comes to an end of its work."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class SimulatedProcess:
     """A group of threads that ends as one."""
 
@@ -187,9 +187,11 @@ class Scheduler:
         thread = self._alive()
         thread.waits = True
         thread.woken = False
-        thread.turn += 1
-        if timeout_s is not None:
-            self._set_timer(thread, timeout_s if timeout_s > 0.0 else 0.0)
+        thread.turn = turn = thread.turn + 1
+        if timeout_s is not None:  # as `_set_timer` does: every wait of every thread comes by here
+            self._timers_set = number = self._timers_set + 1
+            at_s = self.now_s + timeout_s if timeout_s > 0.0 else self.now_s
+            heappush(self._timers, (at_s, number, thread, turn))
         self._switch(thread)
         return thread.woken
 
@@ -252,33 +254,36 @@ class Scheduler:
 
     def _next(self) -> SimulatedThread:
         """Whose turn it is. Time goes on when nobody can run. Raises SimulationStuck."""
-        ready, timers = self._ready, self._timers
+        ready, timers, now_s = self._ready, self._timers, self.now_s
         while True:
-            while timers and (not ready or timers[0][0] <= self.now_s):
-                at_s, _, thread, turn = heapq.heappop(timers)
+            while timers and (not ready or timers[0][0] <= now_s):
+                at_s, _, thread, turn = heappop(timers)
                 if thread.ended or not thread.waits or thread.turn != turn:
                     continue
-                if at_s > self.now_s:
-                    self.now_s = at_s
+                if at_s > now_s:
+                    self.now_s = now_s = at_s
                 thread.waits = False
                 ready.append(thread)
             if not ready:
                 raise SimulationStuck("every thread waits for another one")
-            chosen = self.one_of(len(ready))
+            count = len(ready)
+            bits = count.bit_length()
+            chosen = self._bits(bits)
+            while chosen >= count:  # as `one_of` does
+                chosen = self._bits(bits)
             ready[chosen], ready[-1] = ready[-1], ready[chosen]
             thread = ready.pop()
-            if not thread.ended and not self._is_put_off(thread):
+            if thread.ended:
+                continue
+            if thread.stalled_until_s <= now_s and thread.process.stalled_until_s <= now_s:
                 return thread
+            self._put_off(thread)
 
-    def _is_put_off(self, thread: SimulatedThread) -> bool:
-        """Whether it, or its process, is stalled: then it comes again when that is over."""
-        now_s = self.now_s
-        if thread.stalled_until_s <= now_s and thread.process.stalled_until_s <= now_s:
-            return False
+    def _put_off(self, thread: SimulatedThread) -> None:
+        """It, or its process, is stalled: it comes again when that is over."""
         thread.waits = True
         thread.turn += 1
-        self._set_timer(thread, max(thread.stalled_until_s, thread.process.stalled_until_s) - now_s)
-        return True
+        self._set_timer(thread, max(thread.stalled_until_s, thread.process.stalled_until_s) - self.now_s)
 
     def _greenlet_of(self, thread: SimulatedThread) -> greenlet:
         if thread.greenlet is None:
@@ -339,9 +344,9 @@ class Scheduler:
                 self._hub.switch()
             else:
                 if following is not thread:
-                    self._greenlet_of(following).switch()
+                    (following.greenlet or self._greenlet_of(following)).switch()
         self._alive()
 
     def _set_timer(self, thread: SimulatedThread, delay_s: float) -> None:
         self._timers_set += 1
-        heapq.heappush(self._timers, (self.now_s + delay_s, self._timers_set, thread, thread.turn))
+        heappush(self._timers, (self.now_s + delay_s, self._timers_set, thread, thread.turn))

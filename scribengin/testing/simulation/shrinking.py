@@ -36,6 +36,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, edits=plan.edits[:number] + plan.edits[number + 1 :])
     for number in range(len(plan.rewinds)):
         yield replace(plan, rewinds=plan.rewinds[:number] + plan.rewinds[number + 1 :])
+    if plan.deleted:
+        yield replace(plan, deleted=False)
     if plan.flows > 1 and not plan.rewinds_later:
         yield replace(plan, flows=plan.flows - 1, fork=False)
     for name, least in (("streams", 1), ("workers", 1), ("executors", 1), ("standbys", 0)):

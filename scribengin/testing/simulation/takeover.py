@@ -4,6 +4,8 @@ Modules of the engine import `threading`, `queue`, `time`, `uuid` and call what 
 these names in these modules, and in those of `concurrent.futures`, mean the simulator's; those of everybody else (the
 test runner's own threads among them) stay. So production code knows nothing of it. A house rule holds that only the
 clock and the registry's deadline read time.
+
+What stands in nodes is read once, and remembered by its bytes: many processes read the same, again and again.
 """
 
 from __future__ import annotations
@@ -13,12 +15,16 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
+from scribengin.base.model import Descriptor
 from scribengin.base.process.machine import this_process
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.registry.config_node import config_from_bytes
 from scribengin.testing.simulation import primitives
 from scribengin.testing.simulation.scheduler import Scheduler
 
@@ -26,6 +32,10 @@ EPOCH_S = 1_700_000_000
 """When every simulation begins."""
 _OURS = ("scribengin.", "scribengin_registry.")
 _OTHERS = ("concurrent.futures._base", "concurrent.futures.thread")
+_REMEMBERED = 4096
+_FROM_BYTES = "from_bytes"
+_READ: Callable[..., Descriptor] = vars(Descriptor)[_FROM_BYTES].__func__
+"""With its class as an argument."""
 _NOT = ("scribengin.testing.simulation.", "scribengin.testing.memory.disk")
 """A disk does one thing at a time: the real lock of one is free whenever a simulated thread is overtaken."""
 
@@ -45,9 +55,10 @@ class _Namespace:
 def taken_over(scheduler: Scheduler) -> Iterator[None]:
     """While the block lasts, the engine's threads, queues, time, unique names and process are this scheduler's."""
     instead = _namespaces(scheduler)
-    kept: list[tuple[ModuleType, str, Any]] = []
+    kept: list[tuple[object, str, Any]] = [(Descriptor, _FROM_BYTES, vars(Descriptor)[_FROM_BYTES])]
     primitives.activate(scheduler)
     try:
+        setattr(Descriptor, _FROM_BYTES, classmethod(cast(Any, _descriptor)))
         for module in _modules():
             for name, (real, simulated) in instead.items():
                 if vars(module).get(name) is real:
@@ -55,8 +66,8 @@ def taken_over(scheduler: Scheduler) -> Iterator[None]:
                     setattr(module, name, simulated)
         yield
     finally:
-        for module, name, real in kept:
-            setattr(module, name, real)
+        for where, name, real in kept:
+            setattr(where, name, real)
         primitives.activate(None)
 
 
@@ -89,7 +100,20 @@ def _namespaces(scheduler: Scheduler) -> dict[str, tuple[Any, Any]]:
         "time": (time, _Namespace(time, clock)),
         "uuid": (uuid, _Namespace(uuid, unique)),
         "this_process": (this_process, primitives.this_process),
+        "config_from_bytes": (config_from_bytes, _config),
     }
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _descriptor(kind: type[Descriptor], data: bytes, *, path: str) -> Descriptor:
+    """Descriptor.from_bytes"""
+    return _READ(kind, data, path=path)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _config(data: bytes, path: str) -> DataflowConfig:
+    """dataflow.registry.config_node.config_from_bytes"""
+    return config_from_bytes(data, path)
 
 
 def _clock(scheduler: Scheduler) -> dict[str, Any]:

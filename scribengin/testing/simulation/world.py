@@ -32,9 +32,10 @@ from scribengin.operations.lifecycle import masters
 from scribengin.testing.memory.registry import Loss
 from scribengin.testing.simulation import oracle
 from scribengin.testing.simulation.machine import Container, Machine
+from scribengin.testing.simulation.people.deleting import Deleting
+from scribengin.testing.simulation.people.rewinding import Rewinding, edit
 from scribengin.testing.simulation.plan import FAULTS_END_S, SESSION_TIMEOUT_S, ZOMBIE_S, Fault, Plan, Storage
 from scribengin.testing.simulation.registry import SimulatedEnsemble, SimulatedSession
-from scribengin.testing.simulation.rewinding import Rewinding, edit
 from scribengin.testing.simulation.scheduler import Scheduler, SimulatedProcess, SimulationStuck
 from scribengin.testing.simulation.streams.connectors import batch_of
 from scribengin.testing.simulation.streams.contract import FLOWS, SimulatedStreams
@@ -191,6 +192,7 @@ class World:
         self.seen = _seen_of(plan)
         self.machine = Machine(self)
         self.rewinding = Rewinding(self)
+        self.deleting = Deleting(self)
         self._views: list[DataflowView] = []
         self.streams = self._streams(system)
         self._every_stop = every_stop
@@ -199,6 +201,8 @@ class World:
         self._faults = [(fault.at, str(fault), fault) for fault in plan.faults]
         self._passed = dict.fromkeys(map(str, plan.faults), 0)
         self._losses: dict[object, Loss] = {}
+        self._ends = False
+        """Whether dataflows are deleted, and their commit logs with them."""
         self._over = False
 
     def _streams(self, system: SinkSystem | None) -> SimulatedStreams:
@@ -251,6 +255,10 @@ class World:
             self._edit(view, "desired_state", "stopped")
         self._wait("everything has left", lambda: not self.machine.running and all(map(self._has_ended, views)))
         self._judge(views)
+        if self.plan.deleted:
+            self._ends = True
+            for flow, view in enumerate(views):
+                self.deleting.delete(session, flow, view)
         self._over = True
 
     def _submit(self, session: SimulatedSession, flow: int) -> DataflowView:
@@ -281,9 +289,9 @@ class World:
 
     def _revive(self, view: DataflowView) -> None:
         alone_since_s: float | None = None
-        while True:
+        while not self._ends:
             self.scheduler.pass_time(LOOK_S)
-            if self.machine.has_master(view.dataflow) or not self._is_wanted(view):
+            if self._ends or self.machine.has_master(view.dataflow) or not self._is_wanted(view):
                 alone_since_s = None
             elif alone_since_s is None:
                 alone_since_s = self.scheduler.now_s
@@ -534,7 +542,7 @@ class World:
         self.judged(partial(self.seen.add, stream, payloads))
 
     def _changed(self, session: int, operations: Sequence[Operation], _versions: Sequence[int]) -> None:
-        moved = self._stand.changed(session, operations)
+        moved = () if self._ends else self._stand.changed(session, operations)
         if moved:
             self.judged(partial(self.rewinding.moved, moved))
 

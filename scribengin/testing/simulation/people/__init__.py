@@ -1,0 +1,1 @@
+"""What people do to simulated dataflows that takes more than an edit."""
