@@ -10,17 +10,27 @@ import importlib.util
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from scribengin.base.model import Config
 from scribengin.dafka.curve import WITHOUT_SOCKETS, CurveConfig
 from scribengin.errors import ConfigInvalid
 
-_TowerAddress = Annotated[str, Field(pattern=r"^tcp://[^\s:]+:\d{1,5}$")]
+
+def _has_a_port(address: str) -> str:
+    """Raises ValueError: sockets would take another port in place of one that there is not."""
+    port = address.rpartition(":")[2]
+    if port != "*" and int(port) > _PORT_MAX:
+        raise ValueError(f"port {port} is none: they end with {_PORT_MAX}")
+    return address
+
+
+_PORT_MAX = 65_535
+_TowerAddress = Annotated[str, Field(pattern=r"^tcp://[^\s:]+:\d{1,5}$"), AfterValidator(_has_a_port)]
 _OF_LOOPBACK = re.compile(r"tcp://(127(\.\d{1,3}){3}|localhost):")
 _WHOLE_MAX = (1 << 31) - 1
 """Sockets take no larger number, as the C programs, and as milliseconds it is more than three weeks."""
-_ADDRESS = r"^tcp://[^\s:]+:(\d{1,5}|\*)$"
+_ListeningAddress = Annotated[str, Field(pattern=r"^tcp://[^\s:]+:(\d{1,5}|\*)$"), AfterValidator(_has_a_port)]
 
 
 def require_sockets() -> None:
@@ -52,9 +62,9 @@ class BeaconConfig(Config):
 class TowerConfig(Config):
     """Where a tower listens."""
 
-    sub_address: str = Field(default="tcp://127.0.0.1:5556", pattern=_ADDRESS)
+    sub_address: _ListeningAddress = "tcp://127.0.0.1:5556"
     """It takes beacons here."""
-    pub_address: str = Field(default="tcp://127.0.0.1:5557", pattern=_ADDRESS)
+    pub_address: _ListeningAddress = "tcp://127.0.0.1:5557"
     """It tells of others here."""
 
 

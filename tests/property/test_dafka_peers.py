@@ -12,6 +12,7 @@ from scribengin.dafka.wire import PeerBeacon
 
 TIMEOUT_S = 4.0
 KEYS = ("a" * 64, "b" * 64)
+OWN = PeerBeacon("ME", "tcp://10.0.0.1:9", KEYS[0])
 
 
 class Sockets:
@@ -50,6 +51,7 @@ def test_wherever_a_peer_is_said_to_be_one_of_those_is_connected_to_by_its_key_a
     said: dict[str, tuple[PeerBeacon, float]] = {}
     for _ in range(200):
         now_s += chosen.choice([0.0, 0.1, 0.5, 1.5])
+        assert state.peer(OWN, now_s) == []  # a tower tells of everybody
         if chosen.random() < 0.3:
             sockets.act(state.tick(now_s))
             said = {one: (peer, at_s) for one, (peer, at_s) in said.items() if now_s - at_s <= TIMEOUT_S}
@@ -63,7 +65,8 @@ def test_wherever_a_peer_is_said_to_be_one_of_those_is_connected_to_by_its_key_a
                 if chosen.random() < 0.2:
                     sockets.fail(one)
                     state.unreached(one)
-                    sockets.act(state.peer(said[one][0], said[one][1]))  # its next beacon
+                    said[one] = (said[one][0], now_s)
+                    sockets.act(state.peer(*said[one]))  # its next beacon
         check(state, sockets, [peer for peer, _ in said.values()])
 
 

@@ -15,6 +15,8 @@ from scribengin.dafka.wire import Beacon, PeerBeacon
 
 PEERS_MAX = 10_000
 """Of one role."""
+_BEACONS_LOST = 2
+"""A tower of which so many beacons of the role itself do not come back is thought to be away."""
 _LOOPBACK = "127.0.0.1"
 
 
@@ -25,6 +27,9 @@ class DiscoveryState:
     At one endpoint there is one peer. Who comes to where another one was is connected to in its place: that one has
     ended, and its port is another's now. Only its coming counts, and no later beacon: who merely says to be there takes
     no turns with who is. Where the newer one goes first, the older one is connected to again.
+
+    A tower tells a role its own beacon, too. So where nothing is heard at all, no tower is there, and the silence of a
+    peer says nothing: nobody is left then. Once a tower tells again, all have as long as before to be heard of.
     """
 
     def __init__(
@@ -34,6 +39,9 @@ class DiscoveryState:
         self._allowed = allowed
         self._interval_s = interval_s
         self._timeout_s = timeout_s
+        self._untold_max_s = max(timeout_s / 2, _BEACONS_LOST * interval_s)
+        self._told_s = 0.0
+        """When a tower has told of anybody last."""
         self._due_s: float | None = None
         self._silent_at_s: float | None = None
         self._peers: dict[str, PeerBeacon] = {}
@@ -63,6 +71,9 @@ class DiscoveryState:
     def peer(self, peer: PeerBeacon, now_s: float) -> list[DiscoveryInstruction]:
         """A tower tells where somebody is. Whoever is new does not know this role either: it is told at once."""
         self._silent_at_s = None
+        if self._is_untold(now_s):
+            self._seen_s = dict.fromkeys(self._seen_s, now_s)
+        self._told_s = now_s
         if peer.address == self._address or peer.fingerprint not in self._allowed:
             return []
         before = self._peers.get(peer.address)
@@ -90,14 +101,21 @@ class DiscoveryState:
         if self._due_s is not None and now_s >= self._due_s:
             self._due_s = now_s + self._interval_s
             done.append(SendBeacon())
-        silent = [address for address, seen_s in self._seen_s.items() if now_s - seen_s > self._timeout_s]
-        for address in silent:
-            del self._seen_s[address]
-        done += self._left(silent)
+        if not self._is_untold(now_s):
+            done += self._left_silent(now_s)
         if self._silent_at_s is not None and now_s >= self._silent_at_s:
             self._silent_at_s = None
             done.append(SayTowersSilent())
         return done
+
+    def _is_untold(self, now_s: float) -> bool:
+        return now_s - self._told_s > self._untold_max_s
+
+    def _left_silent(self, now_s: float) -> list[DiscoveryInstruction]:
+        silent = [address for address, seen_s in self._seen_s.items() if now_s - seen_s > self._timeout_s]
+        for address in silent:
+            del self._seen_s[address]
+        return self._left(silent)
 
     def _connect(self, peer: PeerBeacon) -> Connect:
         self._connected[peer.endpoint] = peer.address

@@ -67,6 +67,11 @@ class PartitionIntake:
         return self.next < self._end and self.halted_at is None
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether what comes next did not come, though it was asked for again and again, or is kept by nobody."""
+        return self.next < self._end and (self.halted_at is not None or self._tries_left <= 0)
+
+    @property
     def has_begun(self) -> bool:
         """Whether any record was handed out."""
         return self.next > self._first

@@ -85,6 +85,7 @@ class StoreState:
         self._stored = dict(stored)
         self._intakes = {p: PartitionIntake(found.next, self._limits) for p, found in stored.items()}
         self._behind: dict[DafkaPartition, PartitionIntake] = {}
+        self._stuck: dict[DafkaPartition, PartitionIntake] = {}
         self._acknowledge: dict[DafkaPartition, None] = {}
         self._refused: dict[DafkaPartition, float] = {}
         """Until when nothing is taken of partitions that could not be made durable."""
@@ -93,6 +94,11 @@ class StoreState:
     def stored(self) -> Mapping[DafkaPartition, StoredRange]:
         """What is durable of each partition."""
         return self._stored
+
+    def stuck(self) -> dict[DafkaPartition, int]:
+        """Partitions that stand still, each with the record that comes next: nobody sends it, or nobody keeps it."""
+        self._stuck = {p: one for p, one in self._stuck.items() if one.is_stuck and self._intakes[p] is one}
+        return {partition: intake.next for partition, intake in self._stuck.items()}
 
     def writer_prefixes(self) -> list[bytes]:
         """What the writer subscribes to: what it has fetched, and all that is published."""
@@ -248,6 +254,8 @@ class StoreState:
                 done.append(Send(Fetch(partition.address, self.writer, partition.subject, *missing)))
             elif intake.halted_at is not None:
                 done += self._gone(partition, intake, intake.halted_at, now_s)
+            if intake.is_stuck:
+                self._stuck[partition] = intake
         return done
 
     def _gone(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from urllib.parse import quote, unquote
 
 from scribengin.base.clock import SYSTEM_CLOCK
@@ -13,6 +14,13 @@ from scribengin.dafka.store.failures import PASSING, LogFailures, next_try_s
 from scribengin.errors import DamagedEntry, LogNotFound
 from scribengin.log import LogConfig, LogNamespace, LogReader, LogWriter, TransactionId
 from scribengin_registry.errors import RegistryError
+
+_PACKED = "%_"
+"""A topic that quoted takes too much of a name begins so, and goes on as base64: no quoted one begins so."""
+_NAME_MAX = 200
+"""So many bytes of a node's name the log store takes for that of a log."""
+_DOTS = (".", "..")
+"""Topics that no part of a name may be."""
 
 
 class StoredPartitions:
@@ -36,7 +44,12 @@ class StoredPartitions:
 
     def name(self, partition: DafkaPartition) -> str:
         """The log of a partition."""
-        return f"{self._prefix}/{quote(partition.subject, safe='')}/{quote(partition.address, safe='')}"
+        subject, address = partition.subject, quote(partition.address, safe="")
+        quoted = subject.replace(".", "%2E") if subject in _DOTS else quote(subject, safe="")
+        name = f"{self._prefix}/{quoted}/{address}"
+        packed = f"{self._prefix}/{_packed(subject)}/{address}"
+        takes_too_much = len(quote(name, safe="")) > _NAME_MAX and len(packed) < len(name)
+        return packed if takes_too_much else name
 
     def look_again(self, now_s: float) -> None:
         """Try now and then to find what is stored of partitions that could not be read. Until then nothing is taken of
@@ -100,7 +113,10 @@ class StoredPartitions:
             subject, slash, address = name.removeprefix(f"{self._prefix}/").partition("/")
             if not slash or "/" in address:  # somebody else's
                 continue
-            partition = DafkaPartition(unquote(subject), unquote(address))
+            try:
+                partition = DafkaPartition(_unpacked(subject), unquote(address))
+            except ValueError:  # no store has given it that name
+                continue
             try:
                 stored = self._range(name)
             except LogNotFound:  # deleted meanwhile
@@ -120,3 +136,16 @@ class StoredPartitions:
         except DamagedEntry:  # what is whole of it can be read
             return StoredRange(0, max(0, self.namespace.info(name).last_txid + 1))
         return StoredRange(records[0].txid if records else end, end)
+
+
+def _packed(subject: str) -> str:
+    """A topic as a part of a log's name, where it is of many letters that take much when they are quoted."""
+    return _PACKED + urlsafe_b64encode(subject.encode()).decode().rstrip("=")
+
+
+def _unpacked(part: str) -> str:
+    """The topic. Raises ValueError for a part that is none."""
+    if not part.startswith(_PACKED):
+        return unquote(part)
+    data = part.removeprefix(_PACKED)
+    return urlsafe_b64decode(data + "=" * (-len(data) % 4)).decode()

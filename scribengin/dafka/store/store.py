@@ -55,6 +55,13 @@ class DafkaStore(ClosedAtExit):
         return list(self._writer.halted)
 
     @property
+    def stuck(self) -> dict[DafkaPartition, int]:
+        """Partitions of which nobody sends the record that comes next, each with its sequence. Nothing behind it is
+        stored until then: the stores that have it may be away, or lost."""
+        with self._logs.lock:
+            return self._logs.state.stuck()
+
+    @property
     def failing(self) -> dict[DafkaPartition, LogFailure]:
         """Partitions whose logs cannot be written or read, and why. What is published of them is not acknowledged, and
         tried again; all others go on."""

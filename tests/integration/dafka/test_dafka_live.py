@@ -139,6 +139,21 @@ def test_roles_find_each_other_through_any_of_several_towers(config: DafkaConfig
         assert [record.content for record in read(consumer, 1)] == [b"1"]
 
 
+def test_roles_go_on_with_whom_they_know_while_no_tower_is_there() -> None:
+    tower = DafkaTower(LISTENING)
+    soon = config_of(tower, producer={"terminate_unacked": True})
+    soon = soon.model_copy(update={"beacon": soon.beacon.model_copy(update={"timeout": 500})})
+    with DafkaProducer("flights", soon) as producer, DafkaConsumer(["flights"], soon) as consumer:
+        producer.publish(b"they have met")
+        read(consumer, 1)
+        wait_until(lambda: producer.peers.keys() == {consumer.address})
+        tower.close()
+        assert consumer.read(1, timeout_s=1.5) == []  # for longer than a peer may be silent
+        producer.publish(b"and go on")
+        assert [one.content for one in read(consumer, 1)] == [b"and go on"]
+        assert (len(producer.peers), len(consumer.peers)) == (1, 1)
+
+
 def test_a_producer_on_the_port_of_one_that_has_just_ended_is_heard_also_when_that_one_is_forgotten(
     config: DafkaConfig,
 ) -> None:

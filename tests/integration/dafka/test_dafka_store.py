@@ -207,6 +207,32 @@ def test_a_store_takes_what_it_has_missed_of_a_dead_producer_from_another(
     assert logs.count(f"two/flights/{producer.partition.address}") == 200
 
 
+@pytest.mark.parametrize("topic", [".", "..", "%_", "рейсы пассажирских самолётов", "2013年紐約出發的所有航班記錄"])
+def test_a_topic_of_any_letters_is_stored_and_found_again(tower: DafkaTower, logs: LogNamespace, topic: str) -> None:
+    config = config_of(tower)
+    with DafkaStore(logs, config), DafkaProducer(topic, config) as producer:
+        assert producer.publish_many(contents(0, 3)).result(60) == range(3)
+    with DafkaStore(logs, config) as again, DafkaConsumer([topic], config) as consumer:
+        assert again.stored == {producer.partition: (0, 3)}
+        assert [one.content for one in read(consumer, 3)] == contents(0, 3)
+
+
+def test_a_store_that_comes_after_one_that_has_lost_its_disk_says_what_it_misses(
+    tower: DafkaTower, logs: LogNamespace
+) -> None:
+    config = config_of(tower, producer={"terminate_unacked": True})
+    with DafkaProducer("flights", config) as producer:
+        with DafkaStore(logs, config, prefix="lost"):
+            producer.publish_many(contents(0, 3)).result(60)
+        with DafkaStore(logs, config, prefix="new") as new:
+            later = producer.publish(b"record 3")
+            wait_until(lambda: new.stuck == {producer.partition: 0}, timeout_s=60)
+            with DafkaStore(logs, config, prefix="lost"):  # it was not lost
+                assert later.result(60) == range(3, 4)
+                wait_until(lambda: new.stored == {producer.partition: (0, 4)}, timeout_s=60)
+            assert new.stuck == {}
+
+
 def test_who_reads_from_the_earliest_begins_behind_what_was_truncated(tower: DafkaTower, logs: LogNamespace) -> None:
     config = config_of(tower)
     with DafkaStore(logs, config):

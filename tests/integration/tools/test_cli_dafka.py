@@ -78,7 +78,10 @@ def test_a_reader_shows_what_comes_and_ctrl_c_ends_it_and_a_writer_that_waits(
         writer.stdin = None
         assert [reader.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
         assert writer.stderr is not None
-        waits = "2 records not acknowledged so far; it goes on trying: does `scribengin dafka store` run?\n"
+        waits = (
+            "2 records not acknowledged so far; it goes on trying: does `scribengin dafka store` run, and does it say "
+            "why?\n"
+        )
         while (told := writer.stderr.readline()) != waits:
             assert told.startswith("no tower has answered"), told  # as it may be, on a slow machine
         for process, said in ((reader, ""), (writer, "2 records of flights not acknowledged: they may be lost\n")):
@@ -102,8 +105,8 @@ def test_a_writer_that_may_keep_no_more_says_what_it_waits_for_and_ends(line: Co
     nobody = ("--sub", "tcp://127.0.0.1:1", "--pub", "tcp://127.0.0.1:1")
     done = line.fed("1\n2\n3\n4\n5\n", "dafka", "write", "flights", "--config", str(full), "--wait-s", "1", *nobody)
     assert (done.code, done.out) == (1, "")
-    told = "2 records not acknowledged so far; it goes on trying: do 2 different stores run, as min_acks wants?\n"
-    assert told in done.err
+    told = "2 records not acknowledged so far; it goes on trying: do 2 different stores run, as min_acks wants, and do"
+    assert f"{told} they say why?\n" in done.err
     assert "2 records of 'flights' are not acknowledged by 2 stores: start a store" in done.err
 
 

@@ -28,6 +28,8 @@ def test_defaults_are_those_of_the_c_programs_on_this_machine() -> None:
         ({"towers": {}}, "did you mean 'tower'"),
         ({"beacon": {"sub_address": "127.0.0.1:5556"}}, "beacon.sub_address"),
         ({"beacon": {"pub_address": []}}, "beacon.pub_address"),
+        ({"beacon": {"pub_address": "tcp://127.0.0.1:65536"}}, "port 65536 is none: they end with 65535"),
+        ({"tower": {"sub_address": "tcp://127.0.0.1:99999"}}, "port 99999 is none"),
         ({"beacon": {"sub_address": "tcp://10.0.0.1:5556"}}, "tcp://10.0.0.1:5556 is reached by other machines"),
         ({"beacon": {"pub_address": ["tcp://127.0.0.1:1", "tcp://host:2"]}}, "tcp://host:2 is reached"),
         ({"beacon": {"sub_address": "tcp://127.evil.example:1"}}, "is reached by other machines"),

@@ -17,6 +17,15 @@ def started() -> DiscoveryState:
     return state
 
 
+def tower_tells(state: DiscoveryState, from_s: float, to_s: float) -> None:
+    """Each second what a role hears from its tower in any case: its own beacon."""
+    now_s = from_s
+    while now_s < to_s:
+        assert state.peer(PeerBeacon(ME, THERE), now_s) == []
+        now_s += 1.0
+    assert state.peer(PeerBeacon(ME, THERE), to_s) == []
+
+
 def test_a_role_says_each_interval_where_it_is() -> None:
     state = started()
     assert [state.tick(now) for now in (0.5, 1.0, 1.5, 2.0)] == [[], [SendBeacon()], [], [SendBeacon()]]
@@ -49,9 +58,33 @@ def test_a_peer_that_is_silent_for_too_long_is_left() -> None:
     state = started()
     state.peer(PeerBeacon(PEER, HERE), 0.0)
     state.peer(PeerBeacon(PEER, HERE), 3.0)
+    tower_tells(state, 3.0, 7.0)
     assert DisconnectPeer(PEER, HERE) not in state.tick(7.0)
     assert DisconnectPeer(PEER, HERE) in state.tick(7.1)
     assert state.peer(PeerBeacon(PEER, HERE), 8.0) == [Connect(PEER, HERE), SendBeacon()]
+
+
+def test_while_no_tower_tells_of_anybody_nobody_is_left_and_who_has_gone_by_then_is_left_later() -> None:
+    state = started()
+    for peer in (PeerBeacon(PEER, HERE), PeerBeacon(NEXT, THERE)):
+        state.peer(peer, 0.5)
+    for now in (2.0, 4.6, 100.0):  # the tower has ended
+        assert state.tick(now) == [SendBeacon()]
+    assert set(state.peers) == {PEER, NEXT}
+    assert state.peer(PeerBeacon(PEER, HERE), 100.5) == []  # one is there again
+    tower_tells(state, 100.5, 104.5)
+    state.peer(PeerBeacon(PEER, HERE), 104.5)
+    assert state.tick(104.5) == [SendBeacon()]
+    assert state.tick(104.6) == [DisconnectPeer(NEXT, THERE)]
+    assert set(state.peers) == {PEER}
+
+
+def test_where_beacons_are_hardly_more_often_than_peers_are_left_those_that_are_silent_are_left_all_the_same() -> None:
+    state = DiscoveryState(ME, interval_s=1.0, timeout_s=1.5)
+    state.start(0.0)
+    state.peer(PeerBeacon(PEER, HERE), 0.0)
+    tower_tells(state, 0.0, 1.0)
+    assert DisconnectPeer(PEER, HERE) in state.tick(1.6)
 
 
 def test_a_peer_that_is_elsewhere_now_is_followed() -> None:
@@ -69,6 +102,7 @@ def test_who_comes_to_where_a_peer_was_is_connected_to_in_its_place_and_stays_so
     state.peer(PeerBeacon(NEXT, HERE), 4.5)
     assert state.tick(4.5) == [SendBeacon()]
     assert state.peers == {NEXT: PeerBeacon(NEXT, HERE)}
+    tower_tells(state, 4.5, 8.6)
     assert DisconnectPeer(NEXT, HERE) in state.tick(8.6)
     assert state.peers == {}
 
@@ -109,6 +143,7 @@ def test_of_many_that_say_to_be_in_one_place_only_one_is_connected_to_and_nobody
     for number in range(100):
         state.peer(PeerBeacon(f"{number:032X}", HERE), number / 100)
     assert set(state.peers) == {f"{99:032X}"}
+    tower_tells(state, 1.0, 5.1)
     assert state.tick(5.1) == [SendBeacon(), DisconnectPeer(f"{99:032X}", HERE)]
     assert state.peers == {}
 
@@ -122,6 +157,7 @@ def test_a_peer_that_could_not_be_connected_to_is_tried_again_at_its_next_beacon
     assert state.peers == {PEER: PeerBeacon(PEER, HERE)}
     assert state.peer(PeerBeacon(PEER, HERE), 2.0) == []
     state.unreached(PEER)
+    tower_tells(state, 2.0, 6.1)
     assert state.tick(6.1) == [SendBeacon()]  # nobody is there to be disconnected
     state.unreached(PEER)  # it has gone meanwhile
     assert state.peer(PeerBeacon(PEER, HERE), 7.0) == [Connect(PEER, HERE), SendBeacon()]

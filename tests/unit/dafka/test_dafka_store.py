@@ -170,6 +170,25 @@ def test_a_store_makes_no_hole_in_what_it_has() -> None:
     assert state.messages([live(10)], 2.0) == []
 
 
+def test_what_nobody_sends_though_it_is_asked_for_again_and_again_is_told_until_it_comes() -> None:
+    state = store()
+    state.messages([live(3)], 0.0)
+    assert state.stuck() == {}
+    state.tick(1.0)
+    assert state.stuck() == {HELLO: 0}
+    assert state.messages([direct(0), direct(1), direct(2)], 1.5) == [appended(0, 4)]
+    assert state.stuck() == {}
+
+
+def test_what_nobody_keeps_any_more_is_told_until_it_comes() -> None:
+    state = store({HELLO: StoredRange(0, 5)})
+    state.messages([live(9), Truncated(WRITER, PRODUCER, "hello", 7)], 0.0)
+    state.tick(1.0)
+    assert state.stuck() == {HELLO: 5}
+    state.messages([direct(5)], 2.0)  # somebody has it after all
+    assert state.stuck() == {}
+
+
 def test_partitions_without_number_are_refused_and_counted() -> None:
     state = store(partitions_max=10)
     for n in range(100):

@@ -102,9 +102,9 @@ class _Stores:
 
     def _tell(self, left: int) -> None:
         wanted = self._min_acks
-        stores = "does `scribengin dafka store` run"
+        stores = "does `scribengin dafka store` run, and does it say why"
         if wanted > 1:
-            stores = f"do {wanted} different stores run, as min_acks wants"
+            stores = f"do {wanted} different stores run, as min_acks wants, and do they say why"
         note(f"{many(left, 'record')} not acknowledged so far; it goes on trying: {stores}?")
 
 

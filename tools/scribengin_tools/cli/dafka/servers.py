@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scribengin.base.names import DEFAULT_NAMESPACE
-from scribengin.base.text.counting import many
+from scribengin.base.text.counting import many, which
 from scribengin_tools.cli.dafka.options import ConfigOption, PubOption, SubOption, configured, towers
 from scribengin_tools.cli.options import NamespaceOption, RegistryOption, ended_by_signals, opened_namespace
 from scribengin_tools.rendering.text import note
@@ -81,25 +81,43 @@ def store(
         opened_namespace(registry, namespace) as logs,
         DafkaStore(logs, parsed, prefix=prefix, take_over=take_over) as running,
     ):
-        told: set[DafkaPartition] = set()
+        failing_told: set[DafkaPartition] = set()
+        stuck_told: set[DafkaPartition] = set()
 
         def check() -> None:
             running.check()
-            tell_failing(running.failing, told)
+            tell_failing(running.failing, failing_told)
+            tell_stuck(running.stuck, stuck_told)
 
         _until_ended(running.address, f"it keeps all topics in {namespace}; Ctrl-C ends it", check)
 
 
 def tell_failing(failing: Mapping[DafkaPartition, Exception], told: set[DafkaPartition]) -> None:
     """Say what fails of a store that is not `told` yet, which keeps what is. A few of them by name."""
-    told.intersection_update(failing)
-    new = [partition for partition in failing if partition not in told]
+    left = _tell_new({one: f"is refused for now: {error}" for one, error in failing.items()}, told)
+    if left:
+        note(f"{many(left, 'more log')} failed, too")
+
+
+def tell_stuck(stuck: Mapping[DafkaPartition, int], told: set[DafkaPartition]) -> None:
+    """The same of what stands still, as nobody sends the record that comes next."""
+    what = (
+        "stands still: nobody sends record {}, and nothing behind it is stored or acknowledged; start the store that "
+        "has it, or, if that is lost, the producer anew"
+    )
+    left = _tell_new({one: what.format(sequence) for one, sequence in stuck.items()}, told)
+    if left:
+        note(f"{many(left, 'more producer')} {which(left, 'stands', 'stand')} still, too")
+
+
+def _tell_new(said: Mapping[DafkaPartition, str], told: set[DafkaPartition]) -> int:
+    """Say what is not told yet, and how many are left that were not named."""
+    told.intersection_update(said)
+    new = [partition for partition in said if partition not in told]
     for partition in new[:_TOLD_MAX]:
-        error = failing[partition]
-        note(f"topic {partition.subject}, producer {partition.address} is refused for now: {error}")
-    if left := new[_TOLD_MAX:]:
-        note(f"{many(len(left), 'more log')} failed, too")
+        note(f"topic {partition.subject}, producer {partition.address} {said[partition]}")
     told.update(new)
+    return max(0, len(new) - _TOLD_MAX)
 
 
 def _until_ended(line: str, said: str, check: Callable[[], None]) -> None:
