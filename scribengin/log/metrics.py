@@ -87,6 +87,8 @@ _COLD_WAITING = Gauge(
     "scribengin_log_cold_waiting_seconds", "Age of the oldest segment that is still to be copied; 0: none is.", _LABELS
 )
 
+_counting = threading.Lock()
+"""Of the numbers of all logs: it is held for a microsecond."""
 _open_lock = threading.Lock()
 _open: dict[tuple[str, str], _LogSeries] = {}
 """Of logs that have a writer or a reader open, by (namespace, log)."""
@@ -110,31 +112,31 @@ class _LogSeries:
     """The numbers of one log. Thread-safe. Half a kilobyte: those of Prometheus' client are twenty for each log, and a
     process may have ten thousand open."""
 
-    __slots__ = ("_buckets", "_counts", "_lock", "_sums_s", "users")
+    __slots__ = ("_buckets", "_counts", "_sums_s", "users")
 
     def __init__(self) -> None:
         self.users = 0
         """Writers and readers of the log that are open."""
-        self._lock = threading.Lock()
         self._counts = array("d", bytes(8 * len(_COUNTERS)))
         self._buckets = array("q", bytes(8 * len(_HISTOGRAMS) * len(_BOUNDS)))
         self._sums_s = array("d", bytes(8 * len(_HISTOGRAMS)))
 
     def add(self, counter: _Counted, number: float = 1) -> None:
-        with self._lock:
+        with _counting:
             self._counts[counter] += number
 
     def observe(self, histogram: _Timed, took_s: float) -> None:
-        with self._lock:
+        with _counting:
             self._buckets[histogram * len(_BOUNDS) + bisect_left(_SECONDS, took_s)] += 1
             self._sums_s[histogram] += took_s
 
     def count(self, counter: _Counted) -> float:
-        return self._counts[counter]
+        with _counting:
+            return self._counts[counter]
 
     def observed(self, histogram: _Timed) -> tuple[list[tuple[str, float]], float]:
         """How many were within each bound, and the sum of all."""
-        with self._lock:
+        with _counting:
             first = histogram * len(_BOUNDS)
             within = accumulate(self._buckets[first : first + len(_BOUNDS)])
             return list(zip(_BOUNDS, within, strict=True)), self._sums_s[histogram]

@@ -31,6 +31,7 @@ from scribengin.testing.simulation.world import Outcome, simulate
 from scribengin_dev import simulate as simulate_command
 from scribengin_dev.simulate import main, simulated, smallest_failing
 from tests.property import simulation_mistakes as mistakes
+from tests.property.simulation_broker_mistakes import BROKER_MISTAKES, take_a_shorter_end_for_the_end_of_a_range
 from tests.property.simulation_rewind_mistakes import A_PURGE_LOSES_TO_A_REWIND
 
 SCHEDULES = 2_000
@@ -111,17 +112,12 @@ def test_rewinds_in_chains_that_broke_the_engine_once_keep_every_promise(plan: P
 
 @pytest.mark.long
 def test_a_seed_replays_byte_for_byte_in_every_process() -> None:
-    plans = ((3, "kafka"), (7, "logs"), (11, "files"), (19, "files"), (19, "memory"))
-    here = "".join(simulate(drawn(*plan), every_stop=True).transcript for plan in plans)
-    program = (
-        "import sys; from scribengin.testing.simulation.plan import drawn;"
-        "from scribengin.testing.simulation.world import simulate;"
-        f"sys.stdout.write(''.join(simulate(drawn(*plan), every_stop=True).transcript for plan in {plans}))"
-    )
+    here = replayed()
     pool = ThreadPoolExecutor()  # the process counts those without a name
     pool.shutdown()
-    assert "".join(simulate(drawn(*plan), every_stop=True).transcript for plan in plans) == here
+    assert replayed() == here
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    program = f"import sys; from {__name__} import replayed; sys.stdout.write(replayed())"
     for hash_seed in ("1", "2"):
         there = subprocess.run(
             [sys.executable, "-c", program],
@@ -131,6 +127,14 @@ def test_a_seed_replays_byte_for_byte_in_every_process() -> None:
             check=True,
         )
         assert there.stdout == here
+
+
+def replayed() -> str:
+    """What happens in some schedules, two of them with brokers that fail where a source looks."""
+    plans: tuple[tuple[int, Storage], ...] = ((3, "kafka"), (7, "logs"), (11, "files"), (19, "files"), (19, "memory"))
+    looks = BROKER_MISTAKES[take_a_shorter_end_for_the_end_of_a_range]
+    schedules = [*(drawn(*plan) for plan in plans), looks.plan(0), looks.plan(6)]
+    return "".join(simulate(plan, every_stop=True).transcript for plan in schedules)
 
 
 def test_records_of_a_transaction_are_acknowledged_where_the_brokers_decide(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ def _delete(view: DataflowView, mark: str, found: Callable[[], list[str]], *, at
         if not is_marked(view, mark):
             raise _Over
         gone = found()
-        size = len(gone) if at_once else OPERATIONS_PER_TRANSACTION_MAX
+        size = max(len(gone), 1) if at_once else OPERATIONS_PER_TRANSACTION_MAX
         for start in range(0, len(gone), size):
             with failpoint("deletion.delete"):
                 view.registry.commit([Check(mark, ANY_VERSION), *map(Delete, gone[start : start + size])])

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from scribengin.dafka import DafkaConfig, DafkaProducer
 from tests.integration.cli_runner import CommandLine
 
+PRODUCERS = 40
+"""More than a store has threads for all else."""
 ANY_PORT = ("--sub", "tcp://127.0.0.1:*", "--pub", "tcp://127.0.0.1:*")
 
 
@@ -60,6 +64,17 @@ def test_what_was_written_is_read_from_the_store_once_its_writer_is_gone(
     again = ("store", "--namespace", "/logs", *towers)
     with server(line, *again):
         assert line.ok("dafka", "read", "flights", "--from", "1h", "-n", "4", *towers).out == earliest.out
+
+
+def test_a_store_writes_for_many_producers_with_few_threads(line: CommandLine, towers: tuple[str, ...]) -> None:
+    config = DafkaConfig.parse({"beacon": {"pub_address": towers[3], "sub_address": towers[1]}}, source="the test")
+    with line.process("dafka", "store", "--namespace", "/logs", *towers) as store, ExitStack() as stack:
+        producers = [stack.enter_context(DafkaProducer(f"topic-{number}", config)) for number in range(PRODUCERS)]
+        for stored in [producer.publish(b"one") for producer in producers]:
+            stored.result(120)
+        assert len(os.listdir(f"/proc/{store.pid}/task")) < PRODUCERS
+        store.send_signal(signal.SIGINT)
+        assert store.wait(timeout=120) == 0
 
 
 def test_a_reader_shows_what_comes_and_ctrl_c_ends_it_and_a_writer_that_waits(

@@ -14,7 +14,7 @@ from scribengin.connectors import Environment
 from scribengin.connectors.contract import StartAt
 from scribengin.connectors.log.holds import Holds
 from scribengin.dataflow.opened import OpenedDataflow
-from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry import deletion, paths
 from scribengin.dataflow.registry.deletion import mark_deleting, take_back
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
@@ -303,3 +303,20 @@ def test_a_deletion_that_somebody_else_has_taken_back_is_not_said_to_be_done(
     with pytest.raises(DataflowBusy, match="somebody else has taken the deletion of 'delays' back: it is stopped"):
         delete_dataflow(view, force=False)
     assert (view.status(), holds(registry)) == (before, 1)
+
+
+def test_who_finds_that_another_one_has_ended_its_deletion_is_done(
+    registry: MemoryRegistry, other: MemoryRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had looked for the deletion's mark, which was there, and then for what is left: nothing."""
+    view = stopped(registry)
+    rest = deletion._rest
+
+    def rest_after_another(seen: DataflowView) -> list[str]:
+        monkeypatch.setattr(deletion, "_rest", rest)
+        deletion.delete_nodes(DataflowView(other, "delays"))
+        return rest(seen)
+
+    monkeypatch.setattr(deletion, "_rest", rest_after_another)
+    deletion.delete_nodes(view)
+    assert list(dataflow_names(other)) == []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from scribengin.log import LogNamespace
+    from scribengin.log import CommitThread, LogNamespace
     from scribengin_registry.contract import ProtectedRegistry
 import os
 import signal
@@ -151,17 +151,18 @@ def opened_namespace(
     to_write: str | None = None,
     proxied: bool = False,
     patience_s: float | None = None,
+    commit_thread: CommitThread | None = None,
 ) -> Iterator[LogNamespace]:
     """The log namespace, in the registry at `hosts` unless it names its own; `proxied`: what writes asks its proxies.
-    By a URI of proxies, what reads asks them, too. `patience_s`: of a client of proxies. Raises NamespaceNotBound and
-    the like, and LogBusy if `to_write` is a log that a dataflow writes. Of a log that is not there it is said which one
-    may have been meant."""
+    By a URI of proxies, what reads asks them, too. `patience_s`: of a client of proxies. `commit_thread`: as of
+    `LogNamespace.open`, where that is asked. Raises NamespaceNotBound and the like, and LogBusy if `to_write` is a log
+    that a dataflow writes. Of a log that is not there it is said which one may have been meant."""
     from scribengin.base.names import PROXIED_SCHEME
     from scribengin.errors import LogNotFound
     from scribengin.log import LogNamespace
     from scribengin_tools.rendering.text import said_if_slow
 
-    open_it: Callable[..., LogNamespace] = LogNamespace.open
+    open_it: Callable[..., LogNamespace] = partial(LogNamespace.open, commit_thread=commit_thread)
     if proxied or namespace.startswith(PROXIED_SCHEME):
         from scribengin.proxy import ProxiedNamespace, ProxyClientConfig
 

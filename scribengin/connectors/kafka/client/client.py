@@ -191,7 +191,7 @@ class KafkaControl:
         """What each partition holds, or what went wrong with it. Three requests, side by side."""
         latest = self.offsets(dict.fromkeys(partitions, OffsetSpec.latest()), isolation)
         earliest = self.offsets(dict.fromkeys(partitions, OffsetSpec.earliest()), isolation)
-        ids = self.topic_ids({topic for topic, _ in partitions})
+        ids = self.topic_ids(sorted({topic for topic, _ in partitions}))
         found: dict[Partition, PartitionEnds | ScribenginError] = {}
         for partition in partitions:
             try:

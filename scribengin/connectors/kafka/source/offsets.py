@@ -80,7 +80,7 @@ class PartitionWatch:
     def _look(self, partition: Partition, not_before_s: float) -> PartitionEnds:
         with self._asking:
             with self._lock:
-                here, asked = self._found.get(partition), {*self._open, partition}
+                here, asked = self._found.get(partition), sorted({*self._open, partition})
             if self._looked_s < not_before_s or here is None:
                 looked_s = self._clock.monotonic_s()
                 found = self._cluster.ends(asked, self._isolation)

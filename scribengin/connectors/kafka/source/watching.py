@@ -139,10 +139,10 @@ class Watch:
         with self._changed:
             gone, self._to_unassign = self._to_unassign & assigned, set()
             come, self._to_assign = self._to_assign, set()
-            places = [TopicPartition(*partition, self._waiting[partition]) for partition in come]
+            places = [TopicPartition(*partition, self._waiting[partition]) for partition in sorted(come)]
         gone |= come & assigned
         if gone:
-            consumer.incremental_unassign([TopicPartition(*partition) for partition in gone])
+            consumer.incremental_unassign([TopicPartition(*partition) for partition in sorted(gone)])
         if places:
             consumer.incremental_assign(places)
         assigned -= gone

@@ -93,7 +93,7 @@ class Brokers:
         return next((broker for broker in order if broker in self.running), None)
 
     def _move(self, roles: list[Role], now_s: float, *, planned: bool) -> None:
-        for role in roles:
+        for role in sorted(roles):  # as they were asked for first would be another order in another process
             first = self._first(role)
             if first is not None:
                 from_s = now_s + self.elects_s(role)

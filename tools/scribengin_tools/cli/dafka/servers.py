@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.5
 _TOLD_MAX = 5
+_LOGS_AT_ONCE = 4
+"""A disk syncs so many logs in less time than one after the other. A thread for each producer would be too many."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -76,9 +78,11 @@ def store(
     """
     parsed = configured(config, beacon=towers(sub, pub))
     from scribengin.dafka import DafkaStore
+    from scribengin.log import CommitThread
 
     with (
-        opened_namespace(registry, namespace) as logs,
+        CommitThread(threads_max=_LOGS_AT_ONCE) as together,
+        opened_namespace(registry, namespace, commit_thread=together) as logs,
         DafkaStore(logs, parsed, prefix=prefix, take_over=take_over) as running,
     ):
         failing_told: set[DafkaPartition] = set()
