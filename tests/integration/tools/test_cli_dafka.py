@@ -69,12 +69,11 @@ def test_what_was_written_is_read_from_the_store_once_its_writer_is_gone(
 def test_a_store_writes_for_many_producers_with_few_threads(line: CommandLine, towers: tuple[str, ...]) -> None:
     config = DafkaConfig.parse({"beacon": {"pub_address": towers[3], "sub_address": towers[1]}}, source="the test")
     with line.process("dafka", "store", "--namespace", "/logs", *towers) as store, ExitStack() as stack:
+        stack.callback(store.send_signal, signal.SIGINT)
         producers = [stack.enter_context(DafkaProducer(f"topic-{number}", config)) for number in range(PRODUCERS)]
         for stored in [producer.publish(b"one") for producer in producers]:
             stored.result(120)
         assert len(os.listdir(f"/proc/{store.pid}/task")) < PRODUCERS
-        store.send_signal(signal.SIGINT)
-        assert store.wait(timeout=120) == 0
 
 
 def test_a_reader_shows_what_comes_and_ctrl_c_ends_it_and_a_writer_that_waits(
