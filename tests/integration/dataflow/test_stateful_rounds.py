@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from scribengin.dataflow.config import StateConfig
 from scribengin.errors import CheckpointMismatch, StaleOwner, TransformationFailed
 from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
@@ -324,3 +325,17 @@ def test_a_transformation_that_does_not_fit_its_checkpoint_any_more_is_refused(c
     with counting.owner() as owner, pytest.raises(CheckpointMismatch, match="does not fit its checkpoint") as refused:
         own_to_the_end(owner)
     assert "\n" not in str(refused.value)
+
+
+def test_nothing_needs_to_be_said_of_state(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`state: {}`, where the transformation has its watermark itself."""
+    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "home"))
+    marked = COUNTS.replace("FROM src", "FROM src WATERMARK at DELAY OF INTERVAL 0 SECONDS")
+    flow = StateFlow(memory_registry, spark, tmp_path, sql=marked)
+    flow.config = flow.config.model_copy(update={"state": StateConfig()})
+    flow.append("in/0", [*EVENTS, *END])
+    flow.run_to_the_end()
+    assert told(flow.delivered()) == windows(EVENTS)
+    assert list((tmp_path / "home" / "state").rglob("offsets")), "its checkpoint is in SCRIBENGIN_HOME"
