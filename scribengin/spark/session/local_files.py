@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from scribengin.spark.session.failures import failure
 
 _CLASS = "localfiles.LocalFiles"
+_USUAL = "org.apache.hadoop.fs.LocalFileSystem"
 _ANY_FILE = "file:///"
 # Java sets permissions itself; of what it has no word for, Hadoop's own way stays. Spark's compiler, Janino, makes it.
 _JAVA = """
@@ -66,11 +67,11 @@ def _replace(session: SparkSession) -> None:
     conf = hadoop.conf.Configuration(session.sparkContext._jsc.hadoopConfiguration())
     files = jvm.java.net.URI(_ANY_FILE)
     known = hadoop.fs.FileSystem.get(files, conf)
-    if known.getClass().getName() == _CLASS or hadoop.io.nativeio.NativeIO.isAvailable():
-        return
+    if known.getClass().getName() != _USUAL or hadoop.io.nativeio.NativeIO.isAvailable():
+        return  # it is this one already, or one that the user has chosen
     conf.setClassLoader(_compiled(jvm).getClassLoader())
     conf.set("fs.file.impl", _CLASS)
-    while known.getClass().getName() != _CLASS:  # another thread may have made the next one by its own settings
+    while known.getClass().getName() == _USUAL:  # another thread may have made the next one by its own settings
         known.close()  # whoever has it goes on with it; whoever asks gets the next one
         known = hadoop.fs.FileSystem.get(files, conf)
 
