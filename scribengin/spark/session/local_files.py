@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from scribengin.spark.session.failures import failure
 
 _CLASS = "localfiles.LocalFiles"
-_USUAL = "org.apache.hadoop.fs.LocalFileSystem"
+_USUAL = ("org.apache.hadoop.fs.LocalFileSystem", "org.apache.hadoop.hive.ql.io.ProxyLocalFileSystem")
+"""Hadoop's, and what Spark has where Hive's jars are: that renames nothing over a file, and nor does the one here."""
 _ANY_FILE = "file:///"
 # Java sets permissions itself; of what it has no word for, Hadoop's own way stays. Spark's compiler, Janino, makes it.
 _JAVA = """
@@ -33,6 +34,10 @@ import org.apache.hadoop.fs.permission.FsPermission;
 public class LocalFiles extends LocalFileSystem {
     public LocalFiles() {
         super(new Raw());
+    }
+
+    public boolean rename(Path from, Path to) throws IOException {
+        return !isFile(to) && super.rename(from, to);
     }
 
     public static class Raw extends RawLocalFileSystem {
@@ -67,11 +72,11 @@ def _replace(session: SparkSession) -> None:
     conf = hadoop.conf.Configuration(session.sparkContext._jsc.hadoopConfiguration())
     files = jvm.java.net.URI(_ANY_FILE)
     known = hadoop.fs.FileSystem.get(files, conf)
-    if known.getClass().getName() != _USUAL or hadoop.io.nativeio.NativeIO.isAvailable():
+    if known.getClass().getName() not in _USUAL or hadoop.io.nativeio.NativeIO.isAvailable():
         return  # it is this one already, or one that the user has chosen
     conf.setClassLoader(_compiled(jvm).getClassLoader())
     conf.set("fs.file.impl", _CLASS)
-    while known.getClass().getName() == _USUAL:  # another thread may have made the next one by its own settings
+    while known.getClass().getName() in _USUAL:  # another thread may have made the next one by its own settings
         known.close()  # whoever has it goes on with it; whoever asks gets the next one
         known = hadoop.fs.FileSystem.get(files, conf)
 

@@ -48,11 +48,30 @@ def test_a_batch_starts_no_process(memory_registry: Registry, spark: SparkSessio
 
 @pytest.mark.parametrize("mode", [0o644, 0o600, 0o750, STICKY])
 def test_permissions_are_set_as_hadoop_does_it(spark: SparkSession, tmp_path: Path, mode: int) -> None:
-    make_files_in_process(spark)
-    jvm: Any = spark._jvm
-    hadoop = jvm.org.apache.hadoop
-    files = hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), hadoop.conf.Configuration())
+    hadoop, files = local_files(spark)
     made = tmp_path / "with space and ü"
     made.mkdir()
     files.setPermission(hadoop.fs.Path(str(made)), hadoop.fs.permission.FsPermission(f"{mode:o}"))
     assert stat.S_IMODE(os.stat(made).st_mode) == mode
+
+
+def test_nothing_is_renamed_over_a_file(spark: SparkSession, tmp_path: Path) -> None:
+    """As with what Spark has for `file:`: of two who plan the same batch one would overwrite the other's plan."""
+    hadoop, files = local_files(spark)
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text("first")
+    second.write_text("second")
+    assert not files.rename(hadoop.fs.Path(str(second)), hadoop.fs.Path(str(first)))
+    assert (first.read_text(), second.read_text()) == ("first", "second")
+    assert files.rename(hadoop.fs.Path(str(second)), hadoop.fs.Path(str(tmp_path / "third")))
+    assert (tmp_path / "third").read_text() == "second"
+
+
+def local_files(spark: SparkSession) -> tuple[Any, Any]:
+    """Hadoop, and what its code has for `file:`."""
+    make_files_in_process(spark)
+    jvm: Any = spark._jvm
+    hadoop = jvm.org.apache.hadoop
+    files = hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), hadoop.conf.Configuration())
+    assert files.getClass().getName() == "localfiles.LocalFiles"
+    return hadoop, files
