@@ -123,7 +123,8 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         server.create_topic("in")
         server.create_topic("out")
         server.run("org.apache.kafka.tools.ConsoleProducer", ["--topic", "in"], stdin="1\n2\n")
-        yield Door(AdminClient({"bootstrap.servers": server.bootstrap}), f"127.0.0.1:{guarded}")
+        admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})  # it outlives the broker
+        yield Door(admin, f"127.0.0.1:{guarded}")
 
 
 def test_a_source_needs_leave_for_its_topic_and_for_no_group(door: Door) -> None:
