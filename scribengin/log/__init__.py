@@ -22,7 +22,7 @@ from scribengin.log.retention.copying import Copied
 from scribengin.log.retention.holds import RetentionHold
 from scribengin.log.retention.migration import Migrated, migrate_namespace
 from scribengin.log.retention.truncation import Purged
-from scribengin.log.write.commit_thread import CommitThread
+from scribengin.log.write.commit_thread import LOGS_AT_ONCE, CommitThread
 from scribengin.log.write.limits import WriteLimiter
 from scribengin.log.write.restored import TakenBack
 from scribengin.log.write.results import BulkResult, RefusedRow
@@ -33,6 +33,7 @@ __all__ = [
     "DLSN",
     "FIRST",
     "LAST",
+    "LOGS_AT_ONCE",
     "PAYLOAD",
     "READ_SCHEMA",
     "RECORD_SCHEMA",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
+from typing import Self
 
 from prometheus_client import REGISTRY, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -25,55 +26,42 @@ _LABELS = ("namespace", "log")
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
-class _Counted(IntEnum):
-    """Where a counter of a log is among all of its."""
+class _Numbered(IntEnum):
+    """Where a number of a log is among all of its kind, and what it means."""
 
-    RECORDS_WRITTEN = 0
-    BYTES_WRITTEN = 1
-    GROUPS_WRITTEN = 2
-    ROLLS = 3
-    ROLLS_POSTPONED = 4
-    WRITERS_FAILED = 5
-    MAINTENANCE_FAILED = 6
-    OVER_CAPACITY = 7
-    RECORDS_READ = 8
-    BYTES_READ = 9
-    COLD_RECORDS_READ = 10
-    COLD_BYTES_READ = 11
-    COLD_COPIES = 12
-    COLD_BYTES_COPIED = 13
-    COLD_DROPPED = 14
-    COLD_FAILED = 15
+    meaning: str
+
+    def __new__(cls, meaning: str) -> Self:
+        self = int.__new__(cls, len(cls.__members__))
+        self._value_ = len(cls.__members__)
+        self.meaning = meaning
+        return self
 
 
-_COUNTERS = {
-    _Counted.RECORDS_WRITTEN: "Records that are durable and visible.",
-    _Counted.BYTES_WRITTEN: "Bytes of the bodies of their entries, as stored.",
-    _Counted.GROUPS_WRITTEN: "Groups of entries: one fsync each.",
-    _Counted.ROLLS: "Segments completed because they were large or old enough.",
-    _Counted.ROLLS_POSTPONED: "Rolls that failed: the old segment is used on.",
-    _Counted.WRITERS_FAILED: "Writers that an error has ended.",
-    _Counted.MAINTENANCE_FAILED: "Purges beside a writer that failed.",
-    _Counted.OVER_CAPACITY: "Records over the limit of unacknowledged ones.",
-    _Counted.RECORDS_READ: "Records that readers were given.",
-    _Counted.BYTES_READ: "Bytes of the records that readers were given.",
-    _Counted.COLD_RECORDS_READ: "Records read that came from cold storage.",
-    _Counted.COLD_BYTES_READ: "Bytes read that came from cold storage.",
-    _Counted.COLD_COPIES: "Segments copied to cold storage, and compared.",
-    _Counted.COLD_BYTES_COPIED: "Bytes of the copies in cold storage.",
-    _Counted.COLD_DROPPED: "Segments that are read from cold storage alone now.",
-    _Counted.COLD_FAILED: "Times that copying to cold storage, or dropping what is there, failed.",
-}
+class _Counted(_Numbered):
+    RECORDS_WRITTEN = "Records that are durable and visible."
+    BYTES_WRITTEN = "Bytes of the bodies of their entries, as stored."
+    GROUPS_WRITTEN = "Groups of entries: one fsync each."
+    ROLLS = "Segments completed because they were large or old enough."
+    ROLLS_POSTPONED = "Rolls that failed: the old segment is used on."
+    WRITERS_FAILED = "Writers that an error has ended."
+    MAINTENANCE_FAILED = "Purges beside a writer that failed."
+    OVER_CAPACITY = "Records over the limit of unacknowledged ones."
+    RECORDS_READ = "Records that readers were given."
+    BYTES_READ = "Bytes of the records that readers were given."
+    COLD_RECORDS_READ = "Records read that came from cold storage."
+    COLD_BYTES_READ = "Bytes read that came from cold storage."
+    COLD_COPIES = "Segments copied to cold storage, and compared."
+    COLD_BYTES_COPIED = "Bytes of the copies in cold storage."
+    COLD_DROPPED = "Segments that are read from cold storage alone now."
+    COLD_FAILED = "Times that copying to cold storage, or dropping what is there, failed."
 
 
-class _Timed(IntEnum):
-    """Where a histogram of a log is among its two."""
-
-    APPEND = 0
-    FSYNC = 1
+class _Timed(_Numbered):
+    APPEND = "Encoding, writing and syncing a group."
+    FSYNC = "Making a group durable."
 
 
-_HISTOGRAMS = {_Timed.APPEND: "Encoding, writing and syncing a group.", _Timed.FSYNC: "Making a group durable."}
 _BOUNDS = (*(str(bound) for bound in _SECONDS), "+Inf")
 
 _TIERS = (*_LABELS, "tier")
@@ -117,9 +105,9 @@ class _LogSeries:
     def __init__(self) -> None:
         self.users = 0
         """Writers and readers of the log that are open."""
-        self._counts = array("d", bytes(8 * len(_COUNTERS)))
-        self._buckets = array("q", bytes(8 * len(_HISTOGRAMS) * len(_BOUNDS)))
-        self._sums_s = array("d", bytes(8 * len(_HISTOGRAMS)))
+        self._counts = array("d", bytes(8 * len(_Counted)))
+        self._buckets = array("q", bytes(8 * len(_Timed) * len(_BOUNDS)))
+        self._sums_s = array("d", bytes(8 * len(_Timed)))
 
     def add(self, counter: _Counted, number: float = 1) -> None:
         with _counting:
@@ -155,13 +143,14 @@ class _LogsCollector(Collector):
         return self._families(found)
 
     def _families(self, logs: Mapping[tuple[str, str], _LogSeries]) -> Iterator[Metric]:
-        for counter, meaning in _COUNTERS.items():
-            counts = CounterMetricFamily(f"scribengin_log_{counter.name.lower()}", meaning, labels=_LABELS)
+        for counter in _Counted:
+            counts = CounterMetricFamily(f"scribengin_log_{counter.name.lower()}", counter.meaning, labels=_LABELS)
             for labels, series in logs.items():
                 counts.add_metric(labels, series.count(counter))
             yield counts
-        for histogram, meaning in _HISTOGRAMS.items():
-            times = HistogramMetricFamily(f"scribengin_log_{histogram.name.lower()}_seconds", meaning, labels=_LABELS)
+        for histogram in _Timed:
+            name = f"scribengin_log_{histogram.name.lower()}_seconds"
+            times = HistogramMetricFamily(name, histogram.meaning, labels=_LABELS)
             for labels, series in logs.items():
                 times.add_metric(labels, *series.observed(histogram))
             yield times

@@ -13,7 +13,7 @@ import pyarrow.flight as flight
 
 from scribengin.base.closing import ClosedAtExit
 from scribengin.errors import ConfigInvalid, LogClosed
-from scribengin.log import CommitThread, LogNamespace
+from scribengin.log import LOGS_AT_ONCE, CommitThread, LogNamespace
 from scribengin.proxy.access import rules_of
 from scribengin.proxy.config import ProxyConfig, TlsConfig
 from scribengin.proxy.nodes import ProxyDescriptor
@@ -25,8 +25,6 @@ from scribengin_registry.client import is_host
 from scribengin_registry.contract import Registry
 
 _BEARER = "Bearer "
-_LOGS_AT_ONCE = 4
-"""So many logs are written at the same time: a disk syncs as many files in less time than one after the other."""
 
 
 class _SentToken(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
@@ -75,7 +73,7 @@ class ProxyServer(ClosedAtExit):
         config = config or ProxyConfig()
         access = rules_of(config.access)
         self._server = _listening(config)
-        self._threads = CommitThread(threads_max=_LOGS_AT_ONCE)
+        self._threads = CommitThread(threads_max=LOGS_AT_ONCE)
         try:
             self._namespace = LogNamespace.open(uri, registry=registry, commit_thread=self._threads)
         except BaseException:

@@ -338,25 +338,7 @@ def _write_all(file: int, buffers: list[memoryview]) -> None:
             buffers[0] = buffers[0][written:]
 
 
-class _Room:
-    """For so many files that are kept open."""
-
-    def __init__(self, files: int) -> None:
-        self._left = files
-        self._lock = threading.Lock()
-
-    def take(self) -> bool:
-        with self._lock:
-            found = self._left > 0
-            self._left -= found
-            return found
-
-    def give_back(self) -> None:
-        with self._lock:
-            self._left += 1
-
-
-_KEPT_OPEN = _Room(1_000)
+_KEPT_OPEN = threading.Semaphore(1_000)
 """Of files beside segments, in this process. A segment that is written has two, and keeps its own open: of ten thousand
 logs all would be more than a process may open on most machines."""
 
@@ -381,7 +363,7 @@ class _BesideFile:
         kept = descriptor >= 0
         if not kept:
             descriptor = self._open()
-            if kept := _KEPT_OPEN.take():
+            if kept := _KEPT_OPEN.acquire(blocking=False):
                 self._descriptor = descriptor
         try:
             yield descriptor
@@ -393,7 +375,7 @@ class _BesideFile:
         """The descriptor that was kept, for whoever closes it; -1: none was."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            _KEPT_OPEN.give_back()
+            _KEPT_OPEN.release()
         return descriptor
 
     def _open(self) -> int:

@@ -21,6 +21,9 @@ from scribengin.base.closing import ClosedAtExit
 from scribengin.base.threads import background, started
 from scribengin.errors import LogClosed
 
+LOGS_AT_ONCE = 4
+"""A disk syncs so many files in less time than one after the other."""
+
 
 class TakesTurns(Protocol):
     """What the thread writes for."""

@@ -20,7 +20,7 @@ from scribengin.spark.stateful.beats import is_beats
 from scribengin.spark.stateful.operators import planned
 from scribengin.spark.stateful.plan import sources_below
 from scribengin.spark.stateful.query_log import BRING_BACK, QueryDirectory, take_schemas_along
-from scribengin.spark.stateful.stored import StoredState
+from scribengin.spark.stateful.stored import NO_FILE, StoredState
 from scribengin.spark.transform.spec import StateOperator
 
 _DESCRIPTIONS = frozenset({"_metadata", "_stateSchema"})
@@ -39,7 +39,6 @@ _FULL = ("No space left on device", "Disk quota exceeded", "DSQuotaExceededExcep
 _WRITING = ("IOException", "FSError", "RocksDBException", "RemoteException", "DSQuotaExceededException")
 _DAMAGED = ("ChecksumException", "EOFException")
 _CHECKSUM = "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED"
-_NO_FILE = "FileNotFoundException"
 
 
 def refuse_unfitting(
@@ -202,7 +201,7 @@ def trouble_with_state(
 
 
 def _is_damage(cause: Cause, checkpoint: str) -> bool:
-    if cause.kind == _NO_FILE:  # else it is one of this process's own
+    if cause.kind == NO_FILE:  # else it is one of this process's own
         return urlsplit(checkpoint).path in cause.message
     return cause.kind in _DAMAGED or cause.condition == _CHECKSUM
 

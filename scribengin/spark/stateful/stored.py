@@ -22,7 +22,7 @@ TIMERS = "timers"
 """The name of a processor's store that has the timers which are registered."""
 _MAP_KEY = "user_map_key"
 # What Spark raises where a checkpoint, or what its metadata names by whole paths, is somewhere else by now.
-_NO_FILE = "FileNotFoundException"
+NO_FILE = "FileNotFoundException"
 _NO_BATCH = "StataDataSourceCommittedBatchUnavailable"
 STATE_STORE = "spark.sql.streaming.stateStore"
 STORED_AS = {
@@ -119,7 +119,7 @@ class StoredState:
 def unfound(causes: Sequence[Cause], directory: QueryDirectory) -> DataflowError | None:
     """What to raise where Spark has not found what it was to read of that checkpoint; None: it failed for another
     reason. A file that is missing below a checkpoint that is where it was is missing. Raises SystemUnreachable."""
-    files = [cause for cause in causes if cause.kind == _NO_FILE]
+    files = [cause for cause in causes if cause.kind == NO_FILE]
     if not files and all(cause.kind != _NO_BATCH for cause in causes):
         return None
     here = f"{directory.path}/"

@@ -304,9 +304,10 @@ def drawn(
     if not lagging:
         return plan
     plan = _with_lags(plan, chance) if chance.random() < _LAGS else plan
-    return (
-        _deleted(_taking_little(_with_retention(_with_third(_with_brokers(_with_restarts(plan)))))) if added else plan
-    )
+    if added:
+        for add in (_with_restarts, _with_brokers, _with_third, _with_retention, _taking_little, _deleted):
+            plan = add(plan)
+    return plan
 
 
 def _with_restarts(plan: Plan) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def test_of_many_segments_that_are_written_each_keeps_one_file_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of ten thousand logs in one process all files together are more than it may open."""
-    monkeypatch.setattr(file_store, "_KEPT_OPEN", file_store._Room(1))
+    monkeypatch.setattr(file_store, "_KEPT_OPEN", threading.Semaphore(1))
     store, names = FileSegmentStore(tmp_path), [SegmentName("log", number, 1) for number in range(1, 6)]
     store.create_log("log")
     before = opened()
@@ -71,7 +72,7 @@ def test_of_many_segments_that_are_written_each_keeps_one_file_open(
 def test_a_log_that_is_deleted_before_its_tail_is_written_is_told_of_at_the_next_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_store, "_KEPT_OPEN", file_store._Room(0))
+    monkeypatch.setattr(file_store, "_KEPT_OPEN", threading.Semaphore(0))
     store, name = FileSegmentStore(tmp_path), SegmentName("log", 1, 1)
     store.create_log("log")
     appender = store.create(name, fsync=False)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.5
 _TOLD_MAX = 5
-_LOGS_AT_ONCE = 4
-"""A disk syncs so many logs in less time than one after the other. A thread for each producer would be too many."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -78,10 +76,10 @@ def store(
     """
     parsed = configured(config, beacon=towers(sub, pub))
     from scribengin.dafka import DafkaStore
-    from scribengin.log import CommitThread
+    from scribengin.log import LOGS_AT_ONCE, CommitThread
 
     with (
-        CommitThread(threads_max=_LOGS_AT_ONCE) as together,
+        CommitThread(threads_max=LOGS_AT_ONCE) as together,  # one a producer would be too many
         opened_namespace(registry, namespace, commit_thread=together) as logs,
         DafkaStore(logs, parsed, prefix=prefix, take_over=take_over) as running,
     ):
