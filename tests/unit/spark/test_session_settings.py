@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.base.process.scratch import ScratchDirectory
 from scribengin.spark.session import session
-from scribengin.spark.session.scratch import ScratchDirectory
 
 OPTIONS = "spark.driver.extraJavaOptions"
 
