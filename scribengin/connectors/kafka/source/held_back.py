@@ -35,7 +35,10 @@ class HeldBack:
     def __init__(self, what: str, abort: str, clock: Clock, written: Callable[[], int]) -> None:
         """`abort` is the command that ends a transaction of the partition, but for where that began. `written` asks
         where the partition ends, with all that is not committed."""
-        self._what, self._abort, self._clock, self._written = what, abort, clock, written
+        self._what = what
+        self._abort = abort
+        self._clock = clock
+        self._written = written
         self._open: _Open | None = None
         self._looked_s = clock.monotonic_s()
         self._end = 0
@@ -47,7 +50,8 @@ class HeldBack:
         if self._open is not None and self._open.offset != stable:
             self._open = None
         if now_s - self._looked_s >= LOOK_EVERY_S:
-            self._looked_s, self._end = now_s, self._written()
+            self._looked_s = now_s
+            self._end = self._written()
             if self._end > stable and self._open is None:
                 self._open = _Open(stable, now_s)
         if self._open is None or now_s - self._open.since_s < OPEN_MAX_S:
