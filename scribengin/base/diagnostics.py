@@ -20,10 +20,11 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import TextIO
 
 FORMAT_VARIABLE = "SCRIBENGIN_LOG_FORMAT"
@@ -50,14 +51,24 @@ def unconfigure_logging() -> None:
     _OURS.propagate = True
 
 
-@contextmanager
-def log_context(**fields: object) -> Iterator[None]:
-    """Whatever this thread says inside of the block is about these: a task, a round."""
-    token = _context.set({**_context.get({}), **fields})
-    try:
-        yield
-    finally:
-        _context.reset(token)
+class log_context:  # noqa: N801  used as a function
+    """Whatever this thread says inside of the block is about these: a task, a round.
+
+    A class and no generator, because executors pass it at every step, also of tasks that are idle.
+    """
+
+    __slots__ = ("_fields", "_token")
+
+    def __init__(self, **fields: object) -> None:
+        self._fields = fields
+
+    def __enter__(self) -> None:
+        self._token = _context.set({**_context.get({}), **self._fields})
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _context.reset(self._token)
 
 
 def tagged(name: str, /, **fields: object) -> dict[str, object]:

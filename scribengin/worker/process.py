@@ -43,7 +43,7 @@ from scribengin.worker.executor import Executor
 from scribengin.worker.failures import Failure
 from scribengin.worker.host import THIS_PROCESS, AnyTransform, WorkerHost
 from scribengin.worker.monitoring import monitored
-from scribengin.worker.reporting import ReportSchedule
+from scribengin.worker.reporting import ReportSchedule, WorkerLook
 from scribengin.worker.state import AssignedTask, ExecutorReport
 from scribengin.worker.task_runner import TaskRunner
 from scribengin_registry.contract import Registry, SessionState, WatchEvent
@@ -278,24 +278,25 @@ class WorkerProcess:
 
     def _report(self) -> None:
         told = self._told()
+        look = WorkerLook(told.counted, self._ready, self._leaving)
+        now_s = self._clock.monotonic_s()
+        if self._removed or not self._schedule.due(look, now_s):
+            return
         report = WorkerReport(
             worker=self._settings.name,
             written_ms=self._clock.now_ms(),
             tasks=with_bounded_details(with_bounded_errors(told.tasks)),
             rates=told.rates,
-            spark_ready=self._ready,
-            leaving=self._leaving,
+            spark_ready=look.spark_ready,
+            leaving=look.leaving,
         )
-        now_s = self._clock.monotonic_s()
-        if self._removed or not self._schedule.due(report, now_s):
-            return
         try:
             self._view.set_report(report)
         except NodeMissing:
             self._wakeups.put("look")
         except (RegistryUnreachable, OutcomeUnknown):
             return  # it is still due, and so written at the next occasion
-        self._schedule.written(report, now_s)
+        self._schedule.written(look, now_s)
 
     def _told(self) -> ExecutorReport:
         return ExecutorReport.total([executor.report() for executor in self._executors])

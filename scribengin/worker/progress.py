@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from scribengin.dataflow.registry.descriptors import LAG_STREAMS_MAX, EdgeRates, PhaseTimes, RoundTimes, StreamLag
+from scribengin.dataflow.registry.descriptors import LAG_STREAMS_MAX, PhaseTimes, RoundTimes, StreamLag
 from scribengin.dataflow.round.rounds import RoundOutcome
 from scribengin.spark.transform.spec import StateReport
 
+TaskFields = dict[str, object]
+"""The fields of a TaskReport. It is made once it is told, and not each time that somebody looks whether it is to be."""
+Flows = tuple[dict[str, float], dict[str, float]]
+"""The rates of an EdgeRates: by source, and by sink."""
 RATE_SPAN_S = 10.0
 _RATE_AGE_MIN_S = 1.0
 _MEAN_WEIGHT = 0.2
@@ -93,14 +97,14 @@ class Progress:
         """Something was done, and nothing was committed yet."""
         self._moved_s = now_s
 
-    def rates(self, now_s: float) -> EdgeRates:
+    def flows(self, now_s: float) -> Flows:
         """Records a second, by source and by sink."""
-        return EdgeRates(sources=self._read.at(now_s), sinks=self._written.at(now_s))
+        return self._read.at(now_s), self._written.at(now_s)
 
-    def report(self, now_s: float, *, busy: bool) -> dict[str, object]:
+    def report(self, now_s: float, *, busy: bool) -> TaskFields:
         """The fields of a TaskReport that are counted here. `busy`: its owner is about something with it just now, or
         is going to be."""
-        rates = self.rates(now_s)
+        sources, sinks = self.flows(now_s)
         behind = busy or self.lag_records > self.lag_paused
         return {
             "rounds": self.rounds,
@@ -113,8 +117,8 @@ class Progress:
             "last_commit_ms": self.last_commit_ms,
             "round_ms": self.round_ms,
             "failures": self.failures,
-            "in_per_s": round(sum(rates.sources.values()), 1),
-            "out_per_s": round(sum(rates.sinks.values()), 1),
+            "in_per_s": round(sum(sources.values()), 1),
+            "out_per_s": round(sum(sinks.values()), 1),
             "behind_s": round(now_s - self._moved_s, 1) if behind else 0.0,
             "lag": self._lag,
             "times": self.times,

@@ -25,7 +25,7 @@ from scribengin.dataflow.registry.descriptors import EdgeRates, StreamLag, TaskA
 from scribengin.dataflow.round.rounds import RoundOutcome
 from scribengin.spark.transform.spec import StateReport
 from scribengin.worker.failures import Failure, Remedy
-from scribengin.worker.progress import Progress
+from scribengin.worker.progress import Flows, Progress, TaskFields
 
 RETRIES_MIN = 5
 """So often an error that may pass is tried again, however long one try takes."""
@@ -132,20 +132,16 @@ class _Run:
     error: str | None = None
     isolating: bool = False
 
-    def report(self, now_s: float) -> TaskReport:
+    def report(self, now_s: float) -> TaskFields:
         owned, working = self.owned, self.phase in _WORKING
         counted = self.progress.report(now_s, busy=working and self.phase != "idle")
         if not working:
-            counted |= {"behind_s": 0.0}
-        return TaskReport.model_validate(
-            {
-                "task": owned.task,
-                "generation": owned.generation,
-                "state": self._reported(working=working),
-                "error": self.error,
-                **counted,
-            }
-        )
+            counted["behind_s"] = 0.0
+        counted["task"] = owned.task
+        counted["generation"] = owned.generation
+        counted["state"] = self._reported(working=working)
+        counted["error"] = self.error
+        return counted
 
     def _reported(self, *, working: bool) -> TaskState:
         if self.phase == "new" and self.waiting:
@@ -156,14 +152,24 @@ class _Run:
 class ExecutorReport(NamedTuple):
     """Each task, and what goes over the edges of those that are worked on: of one moment, so that the sums agree."""
 
-    tasks: list[TaskReport]
-    rates: EdgeRates
+    counted: list[TaskFields]
+    flows: list[Flows]
 
     @classmethod
     def total(cls, reports: Sequence[ExecutorReport]) -> ExecutorReport:
         """Of several executors together."""
-        tasks = [task for report in reports for task in report.tasks]
-        return cls(tasks, EdgeRates.total([report.rates for report in reports]))
+        counted = [task for report in reports for task in report.counted]
+        return cls(counted, [flows for report in reports for flows in report.flows])
+
+    @property
+    def tasks(self) -> list[TaskReport]:
+        """As they are told."""
+        return [TaskReport.model_validate(task) for task in self.counted]
+
+    @property
+    def rates(self) -> EdgeRates:
+        """The same, of all that are worked on."""
+        return EdgeRates.total([EdgeRates(sources=sources, sinks=sinks) for sources, sinks in self.flows])
 
 
 class ExecutorState:
@@ -316,8 +322,8 @@ class ExecutorState:
 
     def report(self, now_s: float) -> ExecutorReport:
         """What there is to say. Of a stale task nothing: it is somebody else's."""
-        tasks = [run.report(now_s) for run in self._runs.values() if run.phase != "stale"]
-        return ExecutorReport(tasks, EdgeRates.total([run.progress.rates(now_s) for run in self._working()]))
+        counted = [run.report(now_s) for run in self._runs.values() if run.phase != "stale"]
+        return ExecutorReport(counted, [run.progress.flows(now_s) for run in self._working()])
 
     def _working(self) -> list[_Run]:
         """The tasks that there is something to do with, in turn. Who leaves takes nothing over any more."""

@@ -50,8 +50,9 @@ def checked_operations(operations: Sequence[Operation]) -> None:
     """Raises RegistryError when a transaction has a path that is none, or is larger than a server takes."""
     for operation in operations:
         checked_path(operation.path)
-    largest = max(operations, key=operation_bytes)
-    checked_size("commit a transaction with", largest.path, sum(map(operation_bytes, operations)))
+    size_bytes = sum(map(operation_bytes, operations))
+    if size_bytes > REQUEST_BYTES_MAX:
+        checked_size("commit a transaction with", max(operations, key=operation_bytes).path, size_bytes)
 
 
 def batches(operations: Sequence[Operation]) -> Iterator[list[Operation]]:

@@ -58,6 +58,7 @@ class TaskCommitLogs:
         self._member = member
         self._streams = tuple(streams)
         self._logs: dict[str, CommitLog] = {}
+        self._round = 0
         self._versions: dict[str, int] = {}
         self._eras: tuple[Check, ...] = ()
 
@@ -73,8 +74,8 @@ class TaskCommitLogs:
 
     @property
     def round(self) -> int:
-        """The last round that any of the streams took part in."""
-        return max(log.round for log in self._logs.values())
+        """The last round that any of the streams took part in. Asked at every step of an executor."""
+        return self._round
 
     def take(self) -> None:
         """Lock every stream and fence every commit log.
@@ -239,6 +240,7 @@ class TaskCommitLogs:
 
     def _moved(self, moved: Mapping[str, CommitLog], versions: Sequence[int]) -> None:
         self._logs.update(moved)
+        self._round = max(log.round for log in self._logs.values())
         self._versions.update(zip(moved, versions[: len(moved)], strict=True))
 
     def _lock(self, stream: str) -> None:
@@ -299,6 +301,7 @@ class TaskCommitLogs:
             versions = self._registry.commit([*operations, *self._standing(), *eras])
         self._eras = eras
         self._logs = fenced
+        self._round = max(log.round for log in fenced.values())
         self._versions = dict(zip(fenced, versions[: len(fenced)], strict=True))
 
     def _eras_now(self) -> tuple[Check, ...]:

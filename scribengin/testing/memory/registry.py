@@ -294,7 +294,7 @@ class MemoryRegistry(TrackedRegistry):
         if not operations:
             return []
         checked_operations(operations)
-        below = [replace(operation, path=self._at(operation.path)) for operation in operations]
+        below = [replace(one, path=self._at(one.path)) for one in operations] if self._chroot else operations
         return self._write("commit", operations[0].path, lambda _: self._change(below))
 
     def sync(self, path: str = "/") -> None:
@@ -429,14 +429,15 @@ class MemoryRegistry(TrackedRegistry):
 
     def _at(self, path: str) -> str:
         """`path` as the ensemble has it."""
-        return f"{self._chroot}{checked_path(path)}".rstrip("/") or "/"
+        path = checked_path(path)
+        return f"{self._chroot}{path}".rstrip("/") if self._chroot else path
 
     def _watched(self, what: What, watch: Watch | None, look: Callable[[str], _T]) -> Callable[[str], _T]:
         """`look`, which sets the watch unless it raises."""
+        if watch is None:
+            return look
 
         def looking(at: str) -> _T:
-            if watch is None:
-                return look(at)
             with self._watches.joined(what, at, watch):
                 return look(at)
 

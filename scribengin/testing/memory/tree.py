@@ -43,6 +43,8 @@ class _Record:
     version: int = 0
     created_children: int = 0
     children: set[str] = field(default_factory=set)
+    node: Node | None = None
+    """As whoever reads it is given it; made anew once something of it has changed."""
 
     def copy(self) -> _Record:
         """The same once more."""
@@ -69,14 +71,16 @@ class MemoryTree:
         record = self._records.get(path)
         if record is None:
             return None
-        return Node(
-            data=record.data,
-            version=record.version,
-            created_ms=record.created_ms,
-            modified_ms=record.modified_ms,
-            owner_session=record.owner_session,
-            children_count=len(record.children),
-        )
+        if record.node is None:
+            record.node = Node(
+                data=record.data,
+                version=record.version,
+                created_ms=record.created_ms,
+                modified_ms=record.modified_ms,
+                owner_session=record.owner_session,
+                children_count=len(record.children),
+            )
+        return record.node
 
     def children(self, path: str) -> list[str]:
         """The names of the children, sorted. Raises NodeMissing."""

@@ -104,7 +104,8 @@ class Scheduler:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self._chance = self.random.random
+        self.chance = self.random.random
+        """Of `random`: who asks often has no way to it."""
         self._bits = self.random.getrandbits
         self.now_s = 0.0
         self.steps = 0
@@ -205,7 +206,7 @@ class Scheduler:
     def give_way(self) -> None:
         """Let others run, if the seed wants it: before and after what other threads can see."""
         thread = self.running
-        if thread is None or thread.atomic or self._chance() > GIVES_WAY:
+        if thread is None or thread.atomic or self.chance() > GIVES_WAY:
             return
         self._alive()
         self._ready.append(thread)
@@ -243,17 +244,7 @@ class Scheduler:
     # -- the loop
 
     def _begin_next(self) -> SimulatedThread:
-        """Begin the step of whose turn it is. Raises SimulationStuck."""
-        thread = self._next()
-        self.steps += 1
-        if self.steps > STEPS_MAX:
-            raise SimulationStuck(f"{thread} and others have run for {STEPS_MAX} steps")
-        self.now_s += STEP_S
-        self.running = thread
-        return thread
-
-    def _next(self) -> SimulatedThread:
-        """Whose turn it is. Time goes on when nobody can run. Raises SimulationStuck."""
+        """Begin the step of whose turn it is. Time goes on when nobody can run. Raises SimulationStuck."""
         ready, timers, now_s = self._ready, self._timers, self.now_s
         while True:
             while timers and (not ready or timers[0][0] <= now_s):
@@ -276,8 +267,14 @@ class Scheduler:
             if thread.ended:
                 continue
             if thread.stalled_until_s <= now_s and thread.process.stalled_until_s <= now_s:
-                return thread
+                break
             self._put_off(thread)
+        self.steps += 1
+        if self.steps > STEPS_MAX:
+            raise SimulationStuck(f"{thread} and others have run for {STEPS_MAX} steps")
+        self.now_s = now_s + STEP_S
+        self.running = thread
+        return thread
 
     def _put_off(self, thread: SimulatedThread) -> None:
         """It, or its process, is stalled: it comes again when that is over."""

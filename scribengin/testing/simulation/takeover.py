@@ -21,7 +21,9 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, cast
 
-from scribengin.base.model import Descriptor
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from scribengin.base.model import Config, Descriptor
 from scribengin.base.process.machine import this_process
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.config_node import config_from_bytes
@@ -36,6 +38,9 @@ _REMEMBERED = 4096
 _FROM_BYTES = "from_bytes"
 _READ: Callable[..., Descriptor] = vars(Descriptor)[_FROM_BYTES].__func__
 """With its class as an argument."""
+_PARSE = "parse"
+_VALIDATED: Callable[..., Config] = vars(Config)[_PARSE].__func__
+"""The same."""
 _NOT = ("scribengin.testing.simulation.", "scribengin.testing.memory.disk")
 """A disk does one thing at a time: the real lock of one is free whenever a simulated thread is overtaken."""
 
@@ -55,15 +60,20 @@ class _Namespace:
 def taken_over(scheduler: Scheduler) -> Iterator[None]:
     """While the block lasts, the engine's threads, queues, time, unique names and process are this scheduler's."""
     instead = _namespaces(scheduler)
-    kept: list[tuple[object, str, Any]] = [(Descriptor, _FROM_BYTES, vars(Descriptor)[_FROM_BYTES])]
+    kept: list[tuple[object, str, Any]] = [
+        (Descriptor, _FROM_BYTES, vars(Descriptor)[_FROM_BYTES]),
+        (Config, _PARSE, vars(Config)[_PARSE]),
+    ]
     primitives.activate(scheduler)
     try:
         setattr(Descriptor, _FROM_BYTES, classmethod(cast(Any, _descriptor)))
-        for module in _modules():
+        setattr(Config, _PARSE, classmethod(cast(Any, _parsed)))
+        for module in _modules(len(sys.modules)):
+            names = vars(module)
             for name, (real, simulated) in instead.items():
-                if vars(module).get(name) is real:
+                if names.get(name) is real:
                     kept.append((module, name, real))
-                    setattr(module, name, simulated)
+                    names[name] = simulated
         yield
     finally:
         for where, name, real in kept:
@@ -71,7 +81,9 @@ def taken_over(scheduler: Scheduler) -> Iterator[None]:
         primitives.activate(None)
 
 
-def _modules() -> list[ModuleType]:
+@lru_cache(maxsize=1)
+def _modules(_imported: int) -> list[ModuleType]:
+    """Those that use such names; looked for again once more are imported."""
     return [
         module
         for name, module in list(sys.modules.items())
@@ -108,6 +120,20 @@ def _namespaces(scheduler: Scheduler) -> dict[str, tuple[Any, Any]]:
 def _descriptor(kind: type[Descriptor], data: bytes, *, path: str) -> Descriptor:
     """Descriptor.from_bytes"""
     return _READ(kind, data, path=path)
+
+
+def _parsed(kind: type[Config], value: Any, *, source: str) -> Config:
+    """Config.parse"""
+    try:
+        data = to_json(value)
+    except (PydanticSerializationError, ValueError):
+        return _VALIDATED(kind, value, source=source)
+    return _parsed_json(kind, data, source)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parsed_json(kind: type[Config], data: bytes, source: str) -> Config:
+    return _VALIDATED(kind, from_json(data), source=source)
 
 
 @lru_cache(maxsize=_REMEMBERED)

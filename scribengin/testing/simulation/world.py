@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import log
 from pathlib import Path
 
 import pyarrow as pa
@@ -199,6 +200,8 @@ class World:
         self._people = self.process("cluster")
         self._stand = Positions(self.judged, self.rewinding.is_by_one)
         self._faults = [(fault.at, str(fault), fault) for fault in plan.faults]
+        self._faults_at: dict[str, list[tuple[str, Fault]]] = {}
+        """Those that a stop may meet, once it was passed."""
         self._passed = dict.fromkeys(map(str, plan.faults), 0)
         self._losses: dict[object, Loss] = {}
         self._ends = False
@@ -400,8 +403,8 @@ class World:
 
     def latency_s(self) -> float:
         """How long something takes that goes over the network: mostly a millisecond, now and then a hundred."""
-        chance = self.scheduler.random
-        return chance.expovariate(1000.0) * (1.0 if chance.random() < 0.95 else 50.0)
+        chance = self.scheduler.chance
+        return -log(1.0 - chance()) / 1000.0 * (1.0 if chance() < 0.95 else 50.0)  # as `random.expovariate` does
 
     def positions(self) -> dict[str, Position]:
         """Up to where each source stream that was read is committed, by the path of its commit log."""
@@ -434,12 +437,14 @@ class World:
     def _disturb(self, stop: str, process: SimulatedProcess) -> None:
         if self.scheduler.now_s > FAULTS_END_S:
             return
-        for at, told, fault in self._faults:
-            if stop.startswith(at):
-                passed = self._passed[told] = self._passed[told] + 1
-                if passed == fault.count:
-                    self.tell(f"FAULT at {stop}: {told}")
-                    self._happen(fault, process)
+        faults = self._faults_at.get(stop)
+        if faults is None:
+            faults = self._faults_at[stop] = [(told, fault) for at, told, fault in self._faults if stop.startswith(at)]
+        for told, fault in faults:
+            passed = self._passed[told] = self._passed[told] + 1
+            if passed == fault.count:
+                self.tell(f"FAULT at {stop}: {told}")
+                self._happen(fault, process)
 
     def _happen(self, fault: Fault, process: SimulatedProcess) -> None:
         container = self.machine.of(process)

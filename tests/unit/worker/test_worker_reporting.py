@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from scribengin.dataflow.registry.descriptors import TaskReport, TaskState, WorkerReport
-from scribengin.worker.reporting import ReportSchedule
+from scribengin.dataflow.registry.descriptors import TaskState
+from scribengin.worker.progress import Progress
+from scribengin.worker.reporting import ReportSchedule, WorkerLook
 
 
-def report(state: TaskState = "running", rounds: int = 0, written_ms: int = 0) -> WorkerReport:
-    task = TaskReport(task="task-0", generation=1, state=state, rounds=rounds)
-    return WorkerReport(worker="worker-1", written_ms=written_ms, tasks=(task,), spark_ready=True)
-
-
-def aged(rate: float) -> WorkerReport:
-    (task,) = report().tasks
-    changed = {"in_per_s": rate, "behind_s": rate, "lag_age_s": rate}
-    return report().model_copy(update={"tasks": (task.model_copy(update=changed),)})
+def report(state: TaskState = "running", rounds: int = 0, rate: float = 0.0) -> WorkerLook:
+    run = {"task": "task-0", "generation": 1, "state": state, "error": None, "rounds": rounds}
+    aged = {"in_per_s": rate, "behind_s": rate, "lag_age_s": rate}
+    return WorkerLook([{**Progress(0.0).report(0.0, busy=False), **run, **aged}], spark_ready=True, leaving=False)
 
 
 def written(at_s: float = 10.0) -> ReportSchedule:
@@ -37,10 +33,10 @@ def test_counts_go_once_a_second() -> None:
 
 
 def test_nothing_new_goes_every_few_seconds() -> None:
-    assert not written().due(report(written_ms=99), 14.9)
-    assert written().due(report(written_ms=99), 15.0)
+    assert not written().due(report(), 14.9)
+    assert written().due(report(), 15.0)
 
 
 def test_what_changes_by_time_alone_waits_for_the_next_word() -> None:
-    assert not written().due(aged(3.0), 14.9)
-    assert written().due(aged(3.0), 15.0)
+    assert not written().due(report(rate=3.0), 14.9)
+    assert written().due(report(rate=3.0), 15.0)

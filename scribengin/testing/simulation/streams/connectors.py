@@ -291,7 +291,7 @@ class MemorySink(Sink):
 
 def batch_of(payloads: Sequence[bytes]) -> pa.RecordBatch:
     """Records of these payloads."""
-    return pa.record_batch({PAYLOAD: pa.array(payloads, pa.binary())})
+    return pa.record_batch([pa.array(payloads, pa.binary())], names=[PAYLOAD])
 
 
 def offset_of(position: Position) -> int:
