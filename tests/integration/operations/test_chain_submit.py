@@ -30,7 +30,7 @@ from scribengin_registry.contract import Registry
 from tests.integration import watched
 from tests.integration.cli_runner import CommandLine, whole_tree
 
-pytestmark = pytest.mark.usefixtures("home", "verdicts")
+pytestmark = pytest.mark.usefixtures("home", "no_standbys", "verdicts")
 FLOW = {"sql": "SELECT payload FROM src", "workers": 0, "session_timeout_s": 30}
 
 

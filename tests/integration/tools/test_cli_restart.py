@@ -25,7 +25,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import CommandLine
 
-pytestmark = pytest.mark.usefixtures("verdicts")
+pytestmark = pytest.mark.usefixtures("no_standbys", "verdicts")
 FLOW = {
     "name": "quiet",
     "sources": {"words": {"kind": "log", "logs": "words/*"}},
