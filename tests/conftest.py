@@ -25,11 +25,12 @@ from tests.servers.provider import (
     pytest_report_header,
     pytest_terminal_summary,
 )
-from tests.servers.zookeeper import registry, registry_hosts, zookeeper, zookeeper_quorum
+from tests.servers.zookeeper import cleaner, registry, registry_hosts, zookeeper, zookeeper_quorum
 
 __all__ = [
     "bookkeeper",
     "browser",
+    "cleaner",
     "cold_log",
     "hdfs",
     "kafka",
@@ -124,6 +125,14 @@ def commands_wait_without_a_word() -> Iterator[None]:
     meanwhile sets the variable itself."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv(SILENT_VARIABLE, "86400")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def processes_compute_on_one_thread() -> Iterator[None]:
+    """What numpy begins for every core takes a twentieth of the start of a process, and no test multiplies matrices."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("OPENBLAS_NUM_THREADS", "1")
         yield
 
 

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.launcher.contract import ContainerRequest
 from scribengin.log import LogNamespace
 from scribengin.log.metadata.writer_lock import HeldLock
 from scribengin.operations import editing
+from scribengin.operations.submit import submit as submitting
 from scribengin.spark import runtime
 from scribengin.spark.log_format.format import register
 from scribengin_registry.contract import Registry
@@ -76,6 +79,18 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever edits waits for the master's verdict as long as it takes on a busy machine, and does not go on without
     one: for tests that assert on it, or on the config in force."""
     monkeypatch.setattr(editing, "_VERDICT_S", 60.0)
+
+
+@pytest.fixture
+def no_standbys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Masters that commands launch have nobody behind them, who would start, and be told to end with them: for tests
+    that are about nothing of that."""
+    asked = submitting.master_request
+
+    def alone(config: DataflowConfig, name: str, hosts: str, home: Path, standbys: int) -> ContainerRequest:
+        return asked(config, name, hosts, home, standbys=0)
+
+    monkeypatch.setattr(submitting, "master_request", alone)
 
 
 @pytest.fixture

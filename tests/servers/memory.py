@@ -20,7 +20,7 @@ from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin_dev.servers.bookkeeper import BookKeeperServers
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
-from scribengin_registry.contract import SessionState
+from scribengin_registry.contract import Registry, SessionState
 from tests.servers.elsewhere import FilesElsewhere
 from tests.servers.read_by_proxy import ReadByProxy
 
@@ -30,6 +30,15 @@ def memory_registry() -> Iterator[MemoryRegistry]:
     """A session of an ensemble of its own."""
     with MemoryEnsemble().connect() as session:
         yield session
+
+
+@pytest.fixture(name="registry")
+def registry_in_memory(request: pytest.FixtureRequest) -> Registry:
+    """For folders whose tests are seldom about anything of ZooKeeper's: what they call `registry` is in memory. A test
+    that has an address of its own (`registry_hosts`), for a process or a command, has ZooKeeper's there."""
+    addressed = "registry_hosts" in request.fixturenames
+    found: Registry = request.getfixturevalue("registry" if addressed else "memory_registry")
+    return found
 
 
 @contextmanager

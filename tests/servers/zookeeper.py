@@ -32,16 +32,22 @@ def zookeeper_quorum(tmp_path_factory: pytest.TempPathFactory, provider: Provide
         yield servers
 
 
+@pytest.fixture(scope="session")
+def cleaner(zookeeper: EmbeddedZooKeeper) -> Iterator[ProtectedRegistry]:
+    """A session that removes what tests have left: to open one costs more than that."""
+    with connect(zookeeper.hosts, session_timeout_s=100) as session:
+        yield session
+
+
 @pytest.fixture
-def registry_hosts(zookeeper: EmbeddedZooKeeper) -> Iterator[str]:
+def registry_hosts(zookeeper: EmbeddedZooKeeper, cleaner: ProtectedRegistry) -> Iterator[str]:
     """Where `registry` is, for a test that opens sessions of its own; what they left there is removed afterwards."""
     chroot = f"test-{uuid.uuid4().hex[:12]}"
     yield f"{zookeeper.hosts}/{chroot}"
-    with connect(zookeeper.hosts) as cleaner:
-        try:
-            cleaner.delete(f"/{chroot}", recursive=True)
-        except NodeMissing:
-            return  # the test never connected
+    try:
+        cleaner.delete(f"/{chroot}", recursive=True)
+    except NodeMissing:
+        return  # the test never connected
 
 
 @pytest.fixture

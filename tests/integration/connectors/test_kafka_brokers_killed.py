@@ -73,10 +73,17 @@ def kill(kafka_brokers: KafkaBrokers, monkeypatch: pytest.MonkeyPatch) -> Callab
     return kill_broker
 
 
+@pytest.mark.parametrize(
+    "stops",
+    [
+        ("kafka.produce:after", "kafka.commit:after"),
+        pytest.param(("round.prepare:after",), marks=pytest.mark.full),  # to the brokers the first of the two
+    ],
+)
 def test_a_broker_that_is_killed_at_any_moment_costs_no_record_and_doubles_none(
-    flow: Flow, owner: RoundRunner, kafka_brokers: KafkaBrokers, kill: Callable[[int], None]
+    flow: Flow, owner: RoundRunner, kafka_brokers: KafkaBrokers, kill: Callable[[int], None], stops: tuple[str, ...]
 ) -> None:
-    for stop in ("kafka.produce:after", "round.prepare:after", "kafka.commit:after"):
+    for stop in stops:
         with at_failpoint(stop, lambda _stop: kill(kafka_brokers.leader(TRANSACTIONS))):
             drained(owner)
         wait_until(partial(drained, owner), LIMIT_S, "the other brokers to lead, and the rounds to be run")

@@ -33,6 +33,7 @@ from scribengin.errors import ConfigInvalid, SourceMissing
 from scribengin_dev.servers.java_server import ports_of
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
+from tests.servers.kafka_side import KafkaSide
 
 pytestmark = pytest.mark.servers  # also of those that start their own
 
@@ -120,9 +121,10 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         ),
     }
     with KafkaServer(folder, settings=settings) as server:
-        server.create_topic("in")
-        server.create_topic("out")
-        server.run("org.apache.kafka.tools.ConsoleProducer", ["--topic", "in"], stdin="1\n2\n")
+        with closing(KafkaSide(server.bootstrap)) as side:
+            side.create("in")
+            side.create("out")
+            side.send("in", [b"1", b"2"])
         admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})  # it outlives the broker
         yield Door(admin, f"127.0.0.1:{guarded}")
 

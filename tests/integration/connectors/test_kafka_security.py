@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import RoundLimits
+from scribengin.connectors.kafka.client import client as kafka_client
 from scribengin.connectors.kafka.source.config import KafkaSourceConfig
 from scribengin.connectors.kafka.source.source import KafkaSource
 from scribengin.errors import ConfigInvalid
@@ -101,7 +102,10 @@ def test_whoever_has_the_password_reads_and_no_password_stands_in_the_registry(
     ],
     ids=["a wrong password", "a certificate of nobody we know"],
 )
-def test_who_may_not_enter_is_told_so_in_one_line(guarded: Guarded, changed: dict[str, str], said: str) -> None:
+def test_who_may_not_enter_is_told_so_in_one_line(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, changed: dict[str, str], said: str
+) -> None:
+    monkeypatch.setattr(kafka_client, "REQUEST_TIMEOUT_S", 4.0)  # for which it is tried again and again
     settings = {**guarded.client("secret"), **changed}
     client = {key: value for key, value in settings.items() if value}
     with closing(guarded.source(client=client)) as source, pytest.raises(ConfigInvalid, match=said) as refused:

@@ -76,7 +76,8 @@ def test_a_control_client_that_does_not_find_its_broker_again_is_replaced(
     monkeypatch.setattr(client, "MUTE_MAX_S", 1.0)
     monkeypatch.setattr(client, "REQUEST_TIMEOUT_S", 1.0)
     topic = f"in-{uuid.uuid4().hex[:8]}"
-    own_kafka.create_topic(topic)
+    with closing(KafkaSide(own_kafka.bootstrap)) as side:
+        side.create(topic)
     cluster = client.KafkaControl.of(config(own_kafka.bootstrap))
     try:
         cluster._admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})

@@ -1,5 +1,5 @@
 """Many dataflows of twenty tasks on one registry: what their masters and workers cost it, at rest and while ten of them
-are edited. Real masters and a real ZooKeeper; workers that do no work. Twenty-five of them; a hundred in `test --full`.
+are edited. Real masters and a real ZooKeeper; workers that do no work. Fifteen of them; a hundred in `test --full`.
 
 The bounds are counts, for each dataflow: of watches, of writes, of reads. What it took in seconds is only printed.
 """
@@ -31,7 +31,7 @@ EDIT_WRITES_MAX = 40
 LIMIT_S = 600.0
 
 
-@pytest.fixture(scope="module", params=[25, pytest.param(100, marks=pytest.mark.full)])
+@pytest.fixture(scope="module", params=[15, pytest.param(100, marks=pytest.mark.full)])
 def names(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """The dataflows."""
     return tuple(f"flow-{number:03d}" for number in range(request.param))

@@ -21,9 +21,9 @@ from scribengin_registry.contract import Registry
 
 
 @pytest.fixture
-def chain(own_kafka: KafkaServer) -> ChainConfig:
+def chain(kafka: KafkaServer) -> ChainConfig:
     names = {key: f"{key}-{uuid.uuid4().hex[:8]}" for key in ("raw", "clean")}
-    endpoint: dict[str, Any] = {"kind": "kafka", "bootstrap": own_kafka.bootstrap}
+    endpoint: dict[str, Any] = {"kind": "kafka", "bootstrap": kafka.bootstrap}
     flows = {
         key: {
             "name": full_name("orders", key),
@@ -36,7 +36,7 @@ def chain(own_kafka: KafkaServer) -> ChainConfig:
             ("last", "clean", {"kind": "log", "log": "out"}),
         )
     }
-    topics = {name: {"bootstrap": own_kafka.bootstrap, "create": {"partitions": 2}} for name in names.values()}
+    topics = {name: {"bootstrap": kafka.bootstrap, "create": {"partitions": 2}} for name in names.values()}
     return with_topics(ChainConfig.parse({"name": "orders", "topics": topics, "dataflows": flows}, source="a test"))
 
 

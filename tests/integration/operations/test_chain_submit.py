@@ -30,7 +30,7 @@ from scribengin_registry.contract import Registry
 from tests.integration import watched
 from tests.integration.cli_runner import CommandLine, whole_tree
 
-pytestmark = pytest.mark.usefixtures("home", "verdicts")
+pytestmark = pytest.mark.usefixtures("home", "no_standbys", "verdicts")
 FLOW = {"sql": "SELECT payload FROM src", "workers": 0, "session_timeout_s": 30}
 
 
@@ -187,15 +187,6 @@ def test_the_names_of_a_chain_that_is_not_all_there_are_kept_for_it(
     assert whole_tree(registry) == before
 
 
-def test_a_dataflow_that_somebody_deleted_comes_back_with_its_chain(
-    line: CommandLine, submitted: str, chain_file: str, registry: Registry
-) -> None:
-    line.ok("stop", "orders")
-    line.ok("delete", "orders/last")
-    assert line.ok("submit", chain_file, "--no-check").err.count("starting") == 1
-    assert "orders-last" in dataflow_names(registry)
-
-
 def test_a_chain_and_each_of_its_dataflows_are_operated_by_name(
     line: CommandLine, submitted: str, registry: Registry
 ) -> None:
@@ -221,9 +212,14 @@ def test_a_chain_and_each_of_its_dataflows_are_operated_by_name(
     assert killed.count("killed dataflow") == 2
 
 
-def test_a_chain_that_is_deleted_leaves_its_logs_and_holds_nothing_back(
-    line: CommandLine, submitted: str, registry: Registry, namespace: LogNamespace
+def test_a_dataflow_that_somebody_deleted_comes_back_with_its_chain_which_leaves_its_logs_when_it_is_deleted(
+    line: CommandLine, submitted: str, chain_file: str, registry: Registry, namespace: LogNamespace
 ) -> None:
+    line.ok("stop", "orders")
+    line.ok("delete", "orders/last")
+    assert line.ok("submit", chain_file, "--no-check").err.count("starting") == 1
+    assert "orders-last" in dataflow_names(registry)
+    await_master(DataflowView(registry, "orders-last"))
     line.ok("stop", "orders")
     assert line.ok("delete", "orders").out == "chain 'orders' is deleted\n"
     assert dataflow_names(registry) == []

@@ -7,12 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.launcher.yarn.application_master.preflight import PreflightCheck, PreflightRequest
 from scribengin.log import LogNamespace
 from scribengin.operations.submit.preflight_checks import checks
 from scribengin_registry.contract import Registry
 
+pytestmark = pytest.mark.usefixtures("registry_hosts")  # what is checked is whether it is reached
 FLOW = {
     "name": "loud",
     "sources": {"words": {"kind": "log", "logs": "words/*"}},

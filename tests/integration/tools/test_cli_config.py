@@ -29,7 +29,7 @@ from scribengin_tools.cli import main as cli
 from tests.integration.cli_runner import CommandLine, quiet_config
 
 PYTHON = sys.executable
-pytestmark = pytest.mark.usefixtures("verdicts")
+pytestmark = pytest.mark.usefixtures("no_standbys", "verdicts")
 CONFIG = quiet_config(session_timeout_s=30)
 
 

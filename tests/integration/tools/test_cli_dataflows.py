@@ -29,6 +29,7 @@ from scribengin_registry.errors import VersionConflict
 from scribengin_tools.cli.dataflow.submit import follow
 from tests.integration.cli_runner import CommandLine, assert_ends_unread, quiet_config
 
+pytestmark = pytest.mark.usefixtures("no_standbys")
 CONFIG = quiet_config(session_timeout_s=8)
 
 

@@ -51,6 +51,7 @@ CHANGING = {
     "kill": ("kill", NAME),
     "delete": ("delete", NAME),
 }
+COMMANDS = (*LOOKING.values(), *CHANGING.values())
 RUNNING_ONLY = {name: CHANGING[name] for name in ("scale", "rebalance", "pause", "resume")}
 
 
@@ -85,54 +86,49 @@ def refused(line: CommandLine, registry: Registry, *command: str, codes: tuple[i
     before = whole_tree(registry, "/scribengin") if registry.find("/scribengin") is not None else {}
     done = line(*command)
     after = whole_tree(registry, "/scribengin") if registry.find("/scribengin") is not None else {}
-    assert done.code in codes, done
-    assert done.out == ""
-    assert len(done.err.splitlines()) == 1, done.err
-    assert done.err.startswith("scribengin: ")
-    assert after == before
+    assert done.code in codes, (command, done)
+    assert done.out == "", command
+    assert len(done.err.splitlines()) == 1, (command, done.err)
+    assert done.err.startswith("scribengin: "), (command, done.err)
+    assert after == before, command
     return done
 
 
-@pytest.mark.parametrize("command", {**LOOKING, **CHANGING}.values(), ids={**LOOKING, **CHANGING})
-def test_a_dataflow_that_is_not_there(line: CommandLine, view: DataflowView, command: tuple[str, ...]) -> None:
-    absent = tuple("absent" if word == NAME else word for word in command)
-    done = refused(line, view.registry, *absent)
-    assert "there is no dataflow 'absent'" in done.err
-    assert "(there are: quiet)" in done.err
+def test_a_dataflow_that_is_not_there(line: CommandLine, view: DataflowView) -> None:
+    for command in COMMANDS:
+        done = refused(line, view.registry, *("absent" if word == NAME else word for word in command))
+        assert "there is no dataflow 'absent'" in done.err, command
+        assert "(there are: quiet)" in done.err, command
 
 
-@pytest.mark.parametrize("command", {**LOOKING, **CHANGING}.values(), ids={**LOOKING, **CHANGING})
-def test_a_name_that_is_no_text(line: CommandLine, view: DataflowView, command: tuple[str, ...]) -> None:
+def test_a_name_that_is_no_text(line: CommandLine, view: DataflowView) -> None:
     """As whoever writes in another encoding has it: Python gives such bytes a place among the surrogates."""
-    done = refused(line, view.registry, *("\udce9" if word == NAME else word for word in command))
-    assert r"'\udce9' names nothing: a name is text in UTF-8" in done.err
+    for command in COMMANDS:
+        done = refused(line, view.registry, *("\udce9" if word == NAME else word for word in command))
+        assert r"'\udce9' names nothing: a name is text in UTF-8" in done.err, command
 
 
-@pytest.mark.parametrize("command", {**LOOKING, **CHANGING}.values(), ids={**LOOKING, **CHANGING})
-def test_a_registry_that_has_never_seen_a_dataflow(
-    line: CommandLine, registry: Registry, command: tuple[str, ...]
-) -> None:
-    assert "(there are: none)" in refused(line, registry, *command).err
+def test_a_registry_that_has_never_seen_a_dataflow(line: CommandLine, registry: Registry) -> None:
+    for command in COMMANDS:
+        assert "(there are: none)" in refused(line, registry, *command).err, command
 
 
-@pytest.mark.parametrize("command", {**LOOKING, **CHANGING}.values(), ids={**LOOKING, **CHANGING})
-def test_a_registry_that_holds_something_else_there(
-    line: CommandLine, registry: Registry, command: tuple[str, ...]
-) -> None:
+def test_a_registry_that_holds_something_else_there(line: CommandLine, registry: Registry) -> None:
     paths = DataflowView(registry, NAME).paths
     nodes = (paths.config, paths.status, paths.config_in_force, paths.history, paths.placement)
     for path in (paths.root, *nodes, paths.master, paths.workers):
         registry.create(path, b"not ours", parents=True)
-    done = refused(line, registry, *command, codes=(1, 2))
-    assert paths.root in done.err
+    for command in COMMANDS:
+        done = refused(line, registry, *command, codes=(1, 2))
+        assert paths.root in done.err, command
 
 
-@pytest.mark.parametrize("command", RUNNING_ONLY.values(), ids=RUNNING_ONLY)
 @pytest.mark.parametrize("ended", ["finished", "stopped", "failed", "killed"])
-def test_a_dataflow_that_has_ended(line: CommandLine, view: DataflowView, command: tuple[str, ...], ended: str) -> None:
+def test_a_dataflow_that_has_ended(line: CommandLine, view: DataflowView, ended: str) -> None:
     state(view, ended)
-    done = refused(line, view.registry, *command)
-    assert f"is {ended}: `scribengin start quiet` first" in done.err
+    for command in RUNNING_ONLY.values():
+        done = refused(line, view.registry, *command)
+        assert f"is {ended}: `scribengin start quiet` first" in done.err, command
 
 
 def test_stopping_one_that_has_ended_changes_nothing(line: CommandLine, view: DataflowView) -> None:
@@ -142,16 +138,16 @@ def test_stopping_one_that_has_ended_changes_nothing(line: CommandLine, view: Da
     assert whole_tree(view.registry, "/scribengin") == before
 
 
-@pytest.mark.parametrize("command", [*RUNNING_ONLY.values(), CHANGING["stop"]], ids=[*RUNNING_ONLY, "stop"])
-def test_a_dataflow_whose_masters_are_down(line: CommandLine, view: DataflowView, command: tuple[str, ...]) -> None:
-    done = refused(line, view.registry, *command)
-    assert "has no master any more" in done.err
-    assert "`scribengin start quiet` launches one" in done.err
+def test_a_dataflow_whose_masters_are_down(line: CommandLine, view: DataflowView) -> None:
+    for command in (*RUNNING_ONLY.values(), CHANGING["stop"]):
+        done = refused(line, view.registry, *command)
+        assert "has no master any more" in done.err, command
+        assert "`scribengin start quiet` launches one" in done.err, command
 
 
-@pytest.mark.parametrize("name", ["delete", "rewind"])
-def test_what_is_for_dataflows_that_do_not_run(line: CommandLine, view: DataflowView, name: str) -> None:
-    assert "is running: " in refused(line, view.registry, *CHANGING[name]).err
+def test_what_is_for_dataflows_that_do_not_run(line: CommandLine, view: DataflowView) -> None:
+    for name in ("delete", "rewind"):
+        assert "is running: " in refused(line, view.registry, *CHANGING[name]).err, name
 
 
 @pytest.fixture
@@ -167,24 +163,27 @@ def of_somebody_else(registry: Registry, line: CommandLine) -> Iterator[Dataflow
             session.delete(path, recursive=True)
 
 
-@pytest.mark.parametrize(
-    "name", ["config set", "config edit", "scale", "rebalance", "pause", "stop", "rewind", "start", "delete", "restart"]
-)
-def test_without_rights(line: CommandLine, of_somebody_else: DataflowView, name: str) -> None:
+def test_without_rights(line: CommandLine, of_somebody_else: DataflowView) -> None:
     view = of_somebody_else
-    if name in ("rewind", "start", "delete", "restart"):
-        view.registry.delete(f"{view.paths.master}/somebody")
-        state(view, "killed")
-    done = refused(line, view.registry, *CHANGING[name])
-    assert "/scribengin" in done.err, "it names the node that is somebody else's"
+
+    def refuses(name: str) -> None:
+        done = refused(line, view.registry, *CHANGING[name])
+        assert "/scribengin" in done.err, f"{name} names the node that is somebody else's"
+
+    for name in ("config set", "config edit", "scale", "rebalance", "pause", "stop"):
+        refuses(name)
+    view.registry.delete(f"{view.paths.master}/somebody")
+    state(view, "killed")
+    for name in ("rewind", "start", "delete", "restart"):
+        refuses(name)
 
 
-@pytest.mark.parametrize("command", {**LOOKING, **CHANGING}.values(), ids={**LOOKING, **CHANGING})
-def test_no_registry_at_all(line: CommandLine, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_registry_at_all(line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SCRIBENGIN_REGISTRY")
-    done = line(*command)
-    assert (done.code, done.out) == (2, "")
-    assert "no registry was given" in done.err
+    for command in COMMANDS:
+        done = line(*command)
+        assert (done.code, done.out) == (2, ""), command
+        assert "no registry was given" in done.err, command
 
 
 def test_scaling_to_nothing_in_particular(line: CommandLine, view: DataflowView) -> None:

@@ -25,7 +25,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import CommandLine
 
-pytestmark = pytest.mark.usefixtures("verdicts")
+pytestmark = pytest.mark.usefixtures("no_standbys", "verdicts")
 FLOW = {
     "name": "quiet",
     "sources": {"words": {"kind": "log", "logs": "words/*"}},
@@ -163,24 +163,22 @@ def test_one_that_has_ended_is_only_started(line: CommandLine, view: DataflowVie
     wait_until(lambda: masters(view), timeout_s=60, what="a master")
 
 
-@pytest.mark.parametrize(
-    ("changed", "options", "named"),
-    [
+def test_a_bad_descriptor_is_found_before_anything_is_stopped(
+    line: CommandLine, view: DataflowView, flow: Path
+) -> None:
+    bad: list[tuple[dict[str, object], list[str], str]] = [
         ({"name": "loud"}, [], "describes dataflow 'loud', not 'quiet'"),
         ({"sinks": {"loud": {"kind": "log", "log": "other"}}}, [], "sinks.loud.log cannot be edited"),
         ({"wrokers": 3}, [], "unknown key 'wrokers'"),
         ({}, ["--set", "workers=many"], "workers: "),
-    ],
-)
-def test_a_bad_descriptor_is_found_before_anything_is_stopped(
-    line: CommandLine, view: DataflowView, flow: Path, changed: dict[str, object], options: list[str], named: str
-) -> None:
-    flow.write_text(yaml.safe_dump({**FLOW, **changed}))
-    done = line("restart", "quiet", str(flow), *options, "--no-check")
-    assert (done.code, len(done.err.splitlines())) == (2, 1)
-    assert named in done.err
-    assert view.config().version == 0
-    assert masters(view)
+    ]
+    for changed, options, named in bad:
+        flow.write_text(yaml.safe_dump({**FLOW, **changed}))
+        done = line("restart", "quiet", str(flow), *options, "--no-check")
+        assert (done.code, len(done.err.splitlines())) == (2, 1), done
+        assert named in done.err
+        assert view.config().version == 0
+        assert masters(view)
 
 
 def test_other_logs_than_it_reads_are_refused_before_anything_is_stopped(line: CommandLine, view: DataflowView) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from scribengin_registry.contract import Registry
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NotAuthorised
 from scribengin_registry.opening import AUTH_VARIABLE, connect
-from tests.integration.cli_runner import command
+from tests.integration.cli_runner import CommandLine, command
 
 CONFIG = DataflowConfig.model_validate(
     {
@@ -57,6 +57,12 @@ def sandbox(*options: str, home: Path) -> Iterator[tuple[subprocess.Popen[str], 
             process.kill()
 
 
+@pytest.fixture
+def scribengin(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command that must work on a registry: its output."""
+    return lambda hosts, *line: CommandLine(hosts, capfd).ok(*line, "--registry", hosts).out
+
+
 def after_running(lines: str) -> dict[str, str]:
     """The variables of ours that a shell has after these lines."""
     done = subprocess.run(["bash", "-euc", f"{lines}\nenv -0"], capture_output=True, text=True, check=True)
@@ -71,7 +77,9 @@ def ended(process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[
     return process.returncode, out, err
 
 
-def test_a_sandbox_ends_in_order_and_the_next_one_finds_its_data(tmp_path: Path) -> None:
+def test_a_sandbox_ends_in_order_and_the_next_one_finds_its_data(
+    tmp_path: Path, scribengin: Callable[..., str]
+) -> None:
     with sandbox("--dir", str(tmp_path / "place"), home=tmp_path) as (process, hosts):
         scribengin(hosts, "log", "create", "a")
         scribengin(hosts, "log", "write", "a", "one")
@@ -83,7 +91,9 @@ def test_a_sandbox_ends_in_order_and_the_next_one_finds_its_data(tmp_path: Path)
         assert ended(process, signal.SIGTERM)[0] == 0
 
 
-def test_only_whoever_has_its_credentials_changes_anything_in_a_sandbox(tmp_path: Path) -> None:
+def test_only_whoever_has_its_credentials_changes_anything_in_a_sandbox(
+    tmp_path: Path, scribengin: Callable[..., str]
+) -> None:
     place = tmp_path / "it's a place"
     with sandbox("--dir", str(place), home=tmp_path) as (process, hosts):
         file = place / "credentials"
@@ -115,7 +125,9 @@ def test_only_whoever_has_its_credentials_changes_anything_in_a_sandbox(tmp_path
     assert f"bring that file back, or remove {place}" in lost.stderr
 
 
-def test_a_sandbox_closes_what_one_without_credentials_has_left_open(tmp_path: Path) -> None:
+def test_a_sandbox_closes_what_one_without_credentials_has_left_open(
+    tmp_path: Path, scribengin: Callable[..., str]
+) -> None:
     with EmbeddedZooKeeper(tmp_path / "place" / "zookeeper") as server, connect(server.hosts) as registry:
         LogNamespace.bind("/logs", tmp_path / "place" / "logs", registry=registry)
         registry.create("/scribengin/dataflows/a/config", b"{}", parents=True)
@@ -150,7 +162,9 @@ def test_a_sandbox_whose_server_dies_says_so(tmp_path: Path) -> None:
         assert err.count("\n") == 1
 
 
-def test_at_its_end_a_sandbox_kills_the_dataflows_that_still_run_in_it(tmp_path: Path) -> None:
+def test_at_its_end_a_sandbox_kills_the_dataflows_that_still_run_in_it(
+    tmp_path: Path, scribengin: Callable[..., str]
+) -> None:
     asleep = [sys.executable, "-c", "import signal; signal.pause()"]
     with sandbox(home=tmp_path) as (process, hosts), LocalLauncher(tmp_path) as launcher:
         with connect(hosts) as registry:
@@ -190,13 +204,6 @@ def assert_ends_silently(process: subprocess.Popen[str]) -> None:
 def run(*line: str, home: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "SCRIBENGIN_HOME": str(home)}
     return subprocess.run(command(line), env=environment, capture_output=True, text=True, check=False)
-
-
-def scribengin(hosts: str, *line: str) -> str:
-    """The output of a command that must work."""
-    done = subprocess.run(command([*line, "--registry", hosts]), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def server_processes(pid: int) -> list[int]:

@@ -9,7 +9,6 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from scribengin.dataflow.registry.view import DataflowView
@@ -72,26 +71,27 @@ def live_a_while(registry: Registry, clock: SteppedClock, watcher: Watcher) -> N
         wait_until(lambda before=before: watcher.looks > before, PATIENCE_S, "a look")
 
 
-@pytest.mark.parametrize(("name", "path"), [("web", ""), ("web-dataflow", "flow/flight_delays")])
-def test_the_pictures_are_what_it_looks_like(browser: Browser, registry: Registry, name: str, path: str) -> None:
-    clock, picture = SteppedClock(), PICTURES / f"{name}.png"
+def test_the_pictures_are_what_it_looks_like(browser: Browser, registry: Registry) -> None:
+    clock = SteppedClock()
     put_a_day(registry)
     with serving(registry, clock=clock) as server:
         live_a_while(registry, clock, server.watcher)
         with opened(browser, server, (1200, 700)) as page:
             page.clock.set_fixed_time(watched.NOW_MS)
-            page.goto(f"{server.url}/#/{path}")
-            page.reload()
-            expect(page.locator(".flow-node")).to_have_count(5)
-            expect(page.locator(".edge.live")).to_have_count(4 if path else 7)
-            if path:
-                expect(page.locator("tbody tr")).to_have_count(8)
-            page.evaluate("document.getElementById('registry').textContent = 'zk-1:2181'")
-            words = " ".join(page.locator("body").inner_text().split())
-            if not picture.exists():
-                picture.write_bytes(with_words(page.screenshot(full_page=True), words))
-    assert words == words_in(picture)
-    assert picture.stat().st_size < BYTES_MAX
+            for name, path in (("web", ""), ("web-dataflow", "flow/flight_delays")):
+                picture = PICTURES / f"{name}.png"
+                page.goto(f"{server.url}/#/{path}")
+                page.reload()
+                expect(page.locator(".flow-node")).to_have_count(5)
+                expect(page.locator(".edge.live")).to_have_count(4 if path else 7)
+                if path:
+                    expect(page.locator("tbody tr")).to_have_count(8)
+                page.evaluate("document.getElementById('registry').textContent = 'zk-1:2181'")
+                words = " ".join(page.locator("body").inner_text().split())
+                if not picture.exists():
+                    picture.write_bytes(with_words(page.screenshot(full_page=True), words))
+                assert words == words_in(picture)
+                assert picture.stat().st_size < BYTES_MAX
 
 
 def test_the_guide_shows_them_and_the_readme_one() -> None:

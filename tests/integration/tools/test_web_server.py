@@ -327,6 +327,7 @@ def test_pause_resume_scale_and_rollback(editor: WebServer, registry: Registry) 
     assert client.post(f"{flow}/scale", "no object").status == 422
 
 
+@pytest.mark.usefixtures("no_standbys", "registry_hosts")  # for the master, which is a process
 def test_stop_and_start(editor: WebServer, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path))
     client, view = Client(editor.url).login(editor, "ada"), DataflowView(registry, "flight_delays")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,10 @@ from scribengin_registry.java.process import LOOPBACK
 _START_TIMEOUT_S = 120.0
 _HEAP_MB = 1024
 _TOOL_HEAP_MB = 512
+_META, _BOOTSTRAP = "meta.properties", "bootstrap.checkpoint"
+_formatted: dict[str, bytes] = {}
+"""What the first records of a new broker are, by the image that it runs in."""
+_formatting = threading.Lock()
 # ApiVersions, version 0, from nobody: every broker answers it, and only once it serves requests.
 _API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)
 
@@ -80,7 +85,7 @@ class KafkaServer:
         self._port, controller = ports_of(self.folder, 2)
         properties = self.folder / "server.properties"
         properties.write_text(settings_text(self._properties(controller)), encoding="utf-8")
-        if not (self.folder / "data" / "meta.properties").is_file():
+        if not (self.folder / "data" / _META).is_file():
             self._format(properties)
         command = self._command("kafka.Kafka", [str(properties)], self._heap_mb)
         if self._image:
@@ -152,8 +157,20 @@ class KafkaServer:
         }
 
     def _format(self, properties: Path) -> None:
-        words = ["format", "--cluster-id", self._cluster_id, "--config", str(properties)]
-        self._run("kafka.tools.StorageTool", words)
+        """By Kafka's own tool, once in a process. A JVM starts for it, and what it writes is the same of every broker,
+        but for the names of things."""
+        data = self.folder / "data"
+        with _formatting:
+            if self._image not in _formatted:
+                words = ["format", "--cluster-id", self._cluster_id, "--config", str(properties)]
+                self._run("kafka.tools.StorageTool", words)
+                _formatted[self._image] = (data / _BOOTSTRAP).read_bytes()
+                return
+        node = self._properties(0)["node.id"]
+        names = {"version": 1, "cluster.id": self._cluster_id, "node.id": node, "directory.id": new_cluster_id()}
+        data.mkdir(exist_ok=True)
+        (data / _BOOTSTRAP).write_bytes(_formatted[self._image])
+        (data / _META).write_text(settings_text(names), encoding="utf-8")
 
     def _run(self, tool: str, words: Sequence[str], stdin: str = "") -> str:
         name = tool.rpartition(".")[2]

@@ -37,6 +37,7 @@ from scribengin_tools.cli.log import dump as log_dump
 from scribengin_tools.cli.log import inspect as log_look
 from scribengin_tools.cli.log import proxy
 from scribengin_tools.cli.log import records as log
+from scribengin_tools.cli.named import named_in
 from scribengin_tools.cli.registry import check as registry_check
 from scribengin_tools.cli.registry import nodes as registry
 from scribengin_tools.rendering.stdout import OutputFull, own_stdout
@@ -152,7 +153,8 @@ def run(arguments: Sequence[str]) -> int:
     set_verbose(verbose)
     try:
         with own_stdout():
-            code = typer.main.get_command(app).main(rest, prog_name="scribengin", standalone_mode=False)
+            command = typer.main.get_command(named_in(app, rest))
+            code = command.main(rest, prog_name="scribengin", standalone_mode=False)
             sys.stdout.flush()
     except _UsageError as error:
         return _usage_error(cast(typer.BadParameter, error), rest)
