@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,11 +62,13 @@ LOOPBACK = {
     "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
     "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     # No task starts before both executors are there, however slow the machine is.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
 }
 """Of Spark, where a driver and its executors are all on this machine."""
+_CACHE = "XDG_CACHE_HOME"
 _PROGRAM_TIMEOUT_S = 840.0
 _NOT_ENDED = "states=NEW,SUBMITTED,ACCEPTED,RUNNING"
 
@@ -178,9 +180,14 @@ class YarnFlow(Flow):
         return "\n".join([json.dumps(self.applications(), indent=1), *ends])
 
 
-def submit_on_yarn(cluster: Cluster, servers: YarnServers, **config: Any) -> YarnFlow:
-    """Submit a dataflow."""
-    flow = YarnFlow(cluster, DataflowConfig.parse({"launcher": "yarn", **config}, source="the test"), servers)
+def submit_on_yarn(
+    cluster: Cluster, servers: YarnServers, *, yarn: Mapping[str, Any] | None = None, **config: Any
+) -> YarnFlow:
+    """Submit a dataflow. Its containers have the cache of this run, where Spark finds its classes."""
+    section = dict(yarn or {})
+    section["environment"] = {_CACHE: os.environ[_CACHE], **section.get("environment", {})}
+    values = {"launcher": "yarn", "yarn": section, **config}
+    flow = YarnFlow(cluster, DataflowConfig.parse(values, source="the test"), servers)
     flow.run("-c", _SUBMIT, cluster.registry.hosts, str(cluster.home), flow.config.model_dump_json())
     return flow
 

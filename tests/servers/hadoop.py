@@ -17,8 +17,10 @@ YARN = pytest.StashKey[YarnServers]()
 
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServers]:
-    """HDFS for the whole run: leave its servers running, and use a directory of your own."""
-    with HdfsServers(tmp_path_factory.mktemp("hdfs")) as servers:
+    """HDFS for the whole run: leave its servers running, and use a directory of your own. Who is not its superuser, as
+    tests are, has to have the permissions."""
+    settings = {"dfs.permissions.enabled": True, "dfs.namenode.acls.enabled": True}
+    with HdfsServers(tmp_path_factory.mktemp("hdfs"), settings=settings) as servers:
         yield servers
 
 

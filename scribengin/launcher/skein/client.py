@@ -22,7 +22,7 @@ from scribengin.base import jvm
 from scribengin.base.process.private import private_directory
 from scribengin.errors import ConfigInvalid, LauncherError
 from scribengin.launcher.contract import tail_of_log
-from scribengin.launcher.skein.spec import MASTER, WORKER
+from scribengin.launcher.skein.spec import LIGHT, MASTER, WORKER
 from scribengin_registry.java.process import wait_or_kill
 from scribengin_registry.java.runtime import find_java
 
@@ -34,6 +34,7 @@ DRIVER_END_S = 10.0
 """So long it may take to end, once nobody wants it."""
 ACTIVE = ("WAITING", "REQUESTED", "RUNNING")
 ENDED = ("SUCCEEDED", "FAILED", "KILLED")
+_DRIVER_OPTIONS = "SKEIN_DRIVER_JAVA_OPTIONS"
 _FIRST_MASTER = f"{MASTER}_0"
 _environment = threading.Lock()
 
@@ -61,7 +62,9 @@ def submit(spec: Mapping[str, Any], folder: Path) -> str:
     try:
         with _driver_environment(folder):
             kind = _driver_class(skein)
-            driver = kind(security=skein.Security.new_credentials(), log=str(log), log_level="WARN")
+            options = [LIGHT, *os.environ.get(_DRIVER_OPTIONS, "").split()]
+            new = skein.Security.new_credentials()
+            driver = kind(security=new, log=str(log), log_level="WARN", java_options=options)
         with driver:
             return str(driver.submit(dict(spec)))
     except (skein.SkeinError, ValueError, TypeError, OSError, subprocess.SubprocessError) as error:

@@ -23,6 +23,8 @@ PROGRAM_VARIABLE = "SCRIBENGIN_PROGRAM"
 """Set by Scribengin: what a worker's container of skein runs, words for a shell."""
 PYTHON_VARIABLE = "SCRIBENGIN_PYTHON"
 """Set by Scribengin: by it a master on skein learns which Python workers have."""
+LIGHT = "-XX:TieredStopAtLevel=1"
+"""For the JVMs of skein: one lives for a submission, the other one waits most of its time."""
 EXIT_LOG = "exit"
 """The log file with a worker's exit code: skein says no more than that something failed."""
 
@@ -57,6 +59,7 @@ def application_spec(yarn: YarnConfig, kit: Kit, master: ContainerRequest, worke
         "name": master.dataflow,
         "tags": ["scribengin", tag_of(master.registry, master.dataflow)],
         "max_attempts": yarn.attempts,
+        "master": {"env": {"JDK_JAVA_OPTIONS": LIGHT}},
         "services": {
             MASTER: {
                 "instances": 1,

@@ -31,7 +31,7 @@ from scribengin.errors import SparkUnavailable
 from scribengin.spark.python_daemon import MODULE as PYTHON_DAEMON
 from scribengin.spark.session import class_archive
 from scribengin.spark.session.memory import heap_mb
-from scribengin.spark.session.spark_home import installed, spark_home
+from scribengin.spark.session.spark_home import spark_home, zips
 from scribengin.spark.session.spark_master import (
     files_are_shared,
     makes_a_key,
@@ -71,6 +71,7 @@ SCRATCH_PREFIX = "scribengin-spark-"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ARENAS = "MALLOC_ARENA_MAX"
 _ARENAS_MAX = "2"
+_ZIPS = "PYSPARK_ARCHIVES_PATH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +199,11 @@ def _start(
     properties = scratch.path / "spark.properties"
     properties.touch(mode=0o600)
     properties.write_text(_properties(spark_conf.getAll()))  # on a command line everybody could read it
-    home = spark_home(scratch.path) if files_are_shared(master) else installed()  # YARN takes the zip along
-    with _environment(java, master, properties, home), _interrupt_handler_kept(), _open_log(log_path) as log:
+    with (
+        _environment(java, master, properties, spark_home(scratch.path)),
+        _interrupt_handler_kept(),
+        _open_log(log_path) as log,
+    ):
         try:
             # The current directory of the JVM and of Python workers is one that can be written.
             options = {"stdout": log, "stderr": subprocess.STDOUT, "cwd": str(scratch.path)}
@@ -288,6 +292,8 @@ def _environment(java: JavaRuntime, master: str, properties: Path, home: Path) -
     }
     if files_are_shared(master):  # nobody else has to reach this session
         wanted["SPARK_LOCAL_IP"] = LOOPBACK
+    else:  # executors are sent what the home has not
+        wanted[_ZIPS] = os.environ.get(_ZIPS) or ",".join(map(str, zips()))
     unwanted = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "PYSPARK_PIN_THREAD")
     before = {key: os.environ.get(key) for key in (*wanted, *unwanted)}
     os.environ.update(wanted)

@@ -29,6 +29,11 @@ def installed() -> Path:
     return Path(pyspark.__file__).parent
 
 
+def zips() -> list[Path]:
+    """PySpark and Py4J as Spark sends them to executors, whose nodes need not have them."""
+    return sorted((installed() / "python" / "lib").glob("*.zip"))
+
+
 def spark_home(scratch: Path, environ: Mapping[str, str] = os.environ) -> Path:
     """The home of links, made where it is not there yet: in the cache, or in `scratch` where that cannot be written. A
     container of YARN leaves nothing behind: it takes the one in the cache where there is one. Where no links can be

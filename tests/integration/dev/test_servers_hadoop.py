@@ -129,7 +129,7 @@ def test_a_killed_node_is_lost_its_containers_are_orphans_and_it_can_come_back(o
 
 def test_a_daemon_that_does_not_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
     """The NameNode: a ResourceManager takes a minute to end."""
-    servers = HdfsServers(tmp_path, settings={"dfs.namenode.edits.dir.minimum": 5})
+    servers = HdfsServers(tmp_path, data_nodes=0, settings={"dfs.replication": 1, "dfs.namenode.edits.dir.minimum": 5})
     with pytest.raises(ServerDown, match=r"(?s)the server namenode ended at once.*too many journals"):
         servers.start()
     assert servers.pids == {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 from hdfs_native import Client
@@ -22,15 +21,13 @@ print(files.unwritable(path))
 
 
 @pytest.fixture(scope="module")
-def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServers]:
-    """HDFS that looks at permissions, with a directory that is its superuser's alone."""
-    settings = {"dfs.permissions.enabled": True, "dfs.namenode.acls.enabled": True}
-    with HdfsServers(tmp_path_factory.mktemp("hdfs"), settings=settings) as servers:
-        client = Client(servers.url)
-        client.mkdirs("/closed", 0o755, True)
-        client.mkdirs("/open", 0o755, True)
-        client.set_permission("/open", 0o777)
-        yield servers
+def strict(hdfs: HdfsServers) -> HdfsServers:
+    """HDFS with a directory that is its superuser's alone, and one that anybody may write."""
+    client = Client(hdfs.url)
+    client.mkdirs("/closed", 0o755, True)
+    client.mkdirs("/open", 0o755, True)
+    client.set_permission("/open", 0o777)
+    return hdfs
 
 
 def asked(hdfs: HdfsServers, path: str, user: str) -> str:

@@ -3,15 +3,13 @@ a master renews them."""
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from scribengin.testing.waiting import wait_until
+from tests.integration.launcher.answering import Program
 from tests.integration.launcher.kerberos_hdfs import LIFE_MS, SecureHdfs, secure_hdfs
 
 _TIMEOUT_S = 240.0
@@ -89,40 +87,18 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHdfs]:
         yield servers
 
 
-class Program:
-    """A program of the secure cluster that answers line by line, with JSON."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def hear(self) -> Any:
-        """Its next line."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, self._process.communicate()[1]
-        return json.loads(line)
-
-    def ask(self, value: object = None) -> Any:
-        """Its answer to a value."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(value) + "\n")
-        self._process.stdin.flush()
-        return self.hear()
-
-
 @pytest.fixture
 def start(secure: SecureHdfs) -> Iterator[Callable[..., Program]]:
     """Starts programs; at the end each must have ended well."""
     started = []
 
     def start_one(code: str, *arguments: str) -> Program:
-        started.append(secure.start_program(_HEAD + code, *arguments))
-        return Program(started[-1])
+        started.append(Program(secure.start_program(_HEAD + code, *arguments)))
+        return started[-1]
 
     yield start_one
-    for process in started:
-        _, error = process.communicate()
-        assert process.returncode == 0, error
+    for program in started:
+        program.end()
 
 
 def test_a_keytab_logs_in_and_what_does_not_is_told(

@@ -22,6 +22,7 @@ class Driver:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: set[str]) -> None:
         self.asked: list[tuple[str, float | None]] = []
+        self.options: list[str] = []
         self.process = subprocess.Popen([sys.executable, "-c", HANGS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         self.process.stdout.readline()
@@ -32,7 +33,11 @@ class Driver:
                 raise skein.exceptions.TimeoutError("Unable to connect to driver")
             return SimpleNamespace(id="application_1_0001")
 
-        monkeypatch.setattr(skein.core, "_start_driver", lambda **_settings: ("127.0.0.1:1", self.process))
+        def start(**settings: Any) -> tuple[str, subprocess.Popen[bytes]]:
+            self.options = settings["java_options"]
+            return "127.0.0.1:1", self.process
+
+        monkeypatch.setattr(skein.core, "_start_driver", start)
         monkeypatch.setattr(skein.Client, "_call", call)
         monkeypatch.setattr(client, "DRIVER_END_S", 0.1)
 
@@ -56,9 +61,11 @@ def test_a_driver_that_does_not_end_is_ended_and_what_it_has_submitted_is_submit
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = Driver(monkeypatch, {"ping", "submit"})
+    monkeypatch.setenv("SKEIN_DRIVER_JAVA_OPTIONS", "-Done=1 -Dtwo=2")
     try:
         assert client.submit(SPEC, tmp_path) == "application_1_0001"
         assert driver.process.poll() is not None
+        assert driver.options == ["-XX:TieredStopAtLevel=1", "-Done=1", "-Dtwo=2"], "the user's go before"
         assert [(method, limit is not None) for method, limit in driver.asked] == [("ping", True), ("submit", True)]
     finally:
         driver.close()

@@ -40,6 +40,7 @@ def test_the_master_is_one_instance_and_workers_are_the_masters_to_add() -> None
     spec = application_spec(yarn, kit_of(yarn, yarn.files), MASTER, WORKER)
     assert (spec["name"], spec["queue"], spec["max_attempts"]) == ("flow", "second", 4)
     assert tag_of("zk:1", "flow") in spec["tags"], "or nobody finds it"
+    assert spec["master"]["env"] == {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
     master, worker = spec["services"]["master"], spec["services"]["worker"]
     assert (master["instances"], master["max_restarts"], worker["instances"]) == (1, 4, 0)
     assert worker["resources"] == {"memory": "2048 MiB", "vcores": 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import pytest
 
 from scribengin.base.process.scratch import ScratchDirectory
 from scribengin.spark.session import session
+from scribengin_registry.java.runtime import JavaRuntime
 
 OPTIONS = "spark.driver.extraJavaOptions"
+ZIPS = "PYSPARK_ARCHIVES_PATH"
 
 
 @pytest.mark.parametrize(
@@ -41,3 +44,17 @@ def test_a_brief_session_compiles_lightly_and_any_other_as_ever_and_the_users_wo
     with pytest.raises(KeyboardInterrupt):
         session.start_session("x", master="local[1]", conf=conf, brief=brief)
     assert [word[-1] for word in told[0].split() if "Tiered" in word] == levels
+
+
+@pytest.mark.parametrize(
+    ("master", "said", "sent"),
+    [("yarn", "", ["py4j", "pyspark"]), ("yarn", "hdfs:///mine.zip", ["mine"]), ("local[2]", "", [])],
+)
+def test_executors_of_yarn_are_sent_what_the_home_of_links_has_not(
+    master: str, said: str, sent: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ZIPS, said)
+    java = JavaRuntime(tmp_path, tmp_path / "java", 17)
+    with session._environment(java, master, tmp_path / "spark.properties", tmp_path):
+        found = [Path(zip_).stem.partition("-")[0] for zip_ in os.environ[ZIPS].split(",") if zip_]
+    assert (found, os.environ[ZIPS]) == (sent, said)

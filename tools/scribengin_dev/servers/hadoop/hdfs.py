@@ -123,6 +123,8 @@ class HdfsServers(HadoopDaemons):
             "dfs.namenode.avoid.read.stale.datanode": True,
             "dfs.namenode.avoid.write.stale.datanode": True,
             "dfs.namenode.replication.interval": 1,
+            # Every 10 ms it would look for blocks to delete: a quarter of what an idle NameNode computes.
+            "dfs.namenode.block.deletion.unlock.interval.ms": 500,
             # There is no third DataNode to take the place of one that failed: writers go on with those that are left.
             "dfs.client.block.write.replace-datanode-on-failure.enable": False,
             "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",

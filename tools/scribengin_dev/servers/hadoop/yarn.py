@@ -229,7 +229,7 @@ _SETTINGS: dict[str, object] = {
     "yarn.resourcemanager.nm.liveness-monitor.interval-ms": 1_000,
     # A master has so long to start (YARN's own limit): its node unpacks an environment of 700 MB first.
     "yarn.am.liveness-monitor.expiry-interval-ms": 600_000,
-    "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": 200,
+    "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": 500,  # more often is what an idle YARN computes most for
     "yarn.resourcemanager.connect.retry-interval.ms": 500,
     "yarn.client.nodemanager-connect.max-wait-ms": 5_000,
     "yarn.client.nodemanager-connect.retry-interval-ms": 500,
@@ -237,7 +237,7 @@ _SETTINGS: dict[str, object] = {
     "yarn.nodemanager.pmem-check-enabled": True,
     "yarn.nodemanager.resource.memory.enforced": False,  # by cgroups, which would make the check look away
     "yarn.nodemanager.vmem-check-enabled": False,
-    "yarn.nodemanager.container-monitor.interval-ms": 500,
+    "yarn.nodemanager.container-monitor.interval-ms": 1500,  # each time it reads about all processes of the machine
     "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": 100,
     "yarn.nodemanager.disk-health-checker.min-healthy-disks": 0,
     "yarn.nodemanager.env-whitelist": ",".join(PASSED_ON),
@@ -259,7 +259,7 @@ def _scheduler_settings() -> dict[str, object]:
         "node-locality-delay": -1,
         "per-node-heartbeat.maximum-container-assignments": 1,  # so that containers spread over the nodes
         # By itself it looks for room every 5 ms, also when nobody wants any: half of what an idle YARN computes.
-        "schedule-asynchronously.scheduling-interval-ms": 50,
+        "schedule-asynchronously.scheduling-interval-ms": 200,
     }
     for queue, capacity in capacities.items():
         settings[f"root.{queue}.capacity"] = capacity
