@@ -1,11 +1,12 @@
-"""Processors of transformWithState, as users write them, for packages of tests."""
+"""Processors of transformWithState, as users write them, for packages of tests: but that pandas is imported where it is
+needed. Spark starts a process for each plan with one, which only calls `init`, and pandas is most of what it imports.
+"""
 
 from __future__ import annotations
 
 IMPORTS = """
 from datetime import datetime
 
-import pandas as pd
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
@@ -66,6 +67,7 @@ class Frames(StatefulProcessor):
         self.rows.clear()
         if left:
             self.rows.put(left)
+        import pandas as pd
         at, end = (pd.Timestamp(second, unit="s") for second in (upto - 10, upto))
         yield pd.DataFrame({"at": [at], "upto": [end], "who": [key[0]], "many": [len(due)], "total": [sum(due)]})
 
@@ -102,6 +104,7 @@ class Clock(StatefulProcessor):
         yield self.told(key, timerValues.getCurrentProcessingTimeInMs(), True)
 
     def told(self, key, now, due):
+        import pandas as pd
         return pd.DataFrame({"who": [key[0]], "ms": [now], "kept": [len(list(self.seen.get()))], "due": [due]})
 
     def close(self):

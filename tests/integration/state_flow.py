@@ -119,9 +119,10 @@ class StateFlow:
 
     @property
     def query_directory(self) -> Path:
-        """Where the query of its one task has its checkpoint, which is on disk."""
-        [directory] = self.directory.glob("state/flow/task-0/*/query")
-        return directory
+        """Where the query of its one task has its checkpoint, which is on disk. A task of Spark's that outlives the job
+        that failed may make the one from before anew: that has no batches."""
+        [offsets] = self.directory.glob("state/flow/task-0/*/query/offsets")
+        return offsets.parent
 
     def delivered(self, sink: str = "out") -> list[dict[str, Any]]:
         with self.open() as resources:

@@ -72,6 +72,7 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ARENAS = "MALLOC_ARENA_MAX"
 _ARENAS_MAX = "2"
 _ZIPS = "PYSPARK_ARCHIVES_PATH"
+_THREADS = "OMP_NUM_THREADS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +288,8 @@ def _environment(java: JavaRuntime, master: str, properties: Path, home: Path) -
         "PYTHONPATH": python_path(),
         # RocksDB takes its memory by malloc, on many threads: glibc would keep what it gives back, in arenas of each.
         _ARENAS: os.environ.get(_ARENAS) or _ARENAS_MAX,
+        # Processes that plan for a source import NumPy, and compute nothing. Spark says so itself to those of tasks.
+        _THREADS: os.environ.get(_THREADS) or "1",
         # Of the JVM that only makes the command line of the other one.
         "SPARK_LAUNCHER_OPTS": os.environ.get("SPARK_LAUNCHER_OPTS") or LIGHT,
     }

@@ -6,7 +6,8 @@ from __future__ import annotations
 import posixpath
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -44,6 +45,7 @@ _CHECKSUM = "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED"
 def refuse_unfitting(
     frame: DataFrame,
     operators: Sequence[StateOperator],
+    fresh: Path,
     task: str,
     directory: QueryDirectory,
     partitions: int | None = None,
@@ -51,9 +53,7 @@ def refuse_unfitting(
     """Raises CheckpointMismatch if the checkpoint in `directory` has the state of other operators, or has it by other
     keys or values, or has its sources in another order, or cannot be divided into `partitions` (None: it stays as it
     is), or lacks a file; DataflowBusy while it is moved to its next owner; TransformationFailed, SparkUnavailable or
-    SystemUnreachable if that cannot be found out. Changes nothing there.
-
-    Each operator is compared alone: as if all others were as they are now, so that no other is found wanting.
+    SystemUnreachable if that cannot be found out. Changes nothing there. In `fresh` is what `state_operators` has left.
     """
     state = StoredState(directory, frame.sparkSession)
     stores = state.stores()
@@ -72,15 +72,55 @@ def refuse_unfitting(
         refuse_undividable(operators, str(directory), partitions, stores[0].partitions)
     batch = max(store.batch for store in stores) + 1
     with tempfile.TemporaryDirectory(dir=scratch_directory(), prefix="fits-") as scratch:
-        fresh = Path(scratch) / "fresh" / _STATE
-        planned(frame, fresh).executedPlan()
-        for number, operator in zip(kept, operators, strict=True):
-            copy = Path(scratch) / operator.name
+        _refuse_other_columns(_Compared(frame, kept, directory, Path(scratch), batch), fresh, task)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A frame, and what a checkpoint keeps of its operators, which are known by their numbers."""
+
+    frame: DataFrame
+    kept: Mapping[int, str]
+    directory: QueryDirectory
+    scratch: Path
+    batch: int
+    """The next one."""
+
+    def unfit(self, numbers: Collection[int], fresh: Path | None = None) -> Exception | None:
+        """What Spark raises where it plans the next batch over what is kept of these operators, and what is `fresh` of
+        all others; None: it fits."""
+        copy = self.scratch / "-".join(map(str, numbers))
+        if fresh is not None:
             shutil.copytree(fresh, copy / _STATE)
-            shutil.rmtree(copy / _STATE / str(number))
-            _copy_descriptions(directory, f"{_STATE}/{number}", copy)
-            take_schemas_along(QueryDirectory(LocalFileSystem(), str(copy)))
-            _refuse_other_columns(frame, operator.name, task, copy / _STATE, batch)
+            for number in numbers:
+                shutil.rmtree(copy / _STATE / str(number))
+        for number in numbers:
+            _copy_descriptions(self.directory, f"{_STATE}/{number}", copy)
+        take_schemas_along(QueryDirectory(LocalFileSystem(), str(copy)))
+        try:
+            planned(self.frame, copy / _STATE, self.batch).executedPlan()
+        except SPARK_ERRORS as error:
+            return error
+        return None
+
+
+def _refuse_other_columns(compared: _Compared, fresh: Path, task: str) -> None:
+    """Most fit: so all are compared at once. Where they do not, each is compared alone, as if all others were as they
+    are now, so that no other is found wanting. It is the last one where none of the others is."""
+    if (found := compared.unfit(compared.kept)) is None:
+        return
+    *others, last = compared.kept
+    for number in others:
+        if (error := compared.unfit([number], fresh)) is not None:
+            found, last = error, number
+            break
+    for cause in causes_behind(found):
+        if cause.condition.startswith(OTHER_COLUMNS):
+            raise CheckpointMismatch(
+                f"what {task} has kept for {compared.kept[last]} does not fit the transformation any more "
+                f"({cause.line}): {WAY_OUT}"
+            ) from found
+    raise failure(found, f"comparing the transformation with what {task} has kept") from found
 
 
 def refuse_other_sources(frame: DataFrame, read: Sequence[str], who: str) -> None:
@@ -93,20 +133,6 @@ def refuse_other_sources(frame: DataFrame, read: Sequence[str], who: str) -> Non
             f"{who} has read {before}, in this order, and the transformation reads {after}: positions are kept by that "
             f"order, so let it read its sources as often and in the order that it had; or {WAY_OUT}"
         )
-
-
-def _refuse_other_columns(frame: DataFrame, operator: str, task: str, state: Path, batch: int) -> None:
-    """Have Spark plan the next batch over what is described in `state`, which is that operator's."""
-    try:
-        planned(frame, state, batch).executedPlan()
-    except SPARK_ERRORS as error:
-        for cause in causes_behind(error):
-            if cause.condition.startswith(OTHER_COLUMNS):
-                raise CheckpointMismatch(
-                    f"what {task} has kept for {operator} does not fit the transformation any more ({cause.line}): "
-                    f"{WAY_OUT}"
-                ) from error
-        raise failure(error, f"comparing the transformation with what {task} has kept") from error
 
 
 def _copy_descriptions(directory: QueryDirectory, operator: str, to: Path) -> None:

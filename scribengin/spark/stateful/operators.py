@@ -68,16 +68,18 @@ class StateVariable:
         return self.kind == "TimerState"
 
 
-def state_operators(frame: DataFrame, divided: Mapping[str, InputSpec] | None = None) -> tuple[StateOperator, ...]:
-    """Those of a stream, from the top, named. Raises ConfigInvalid for modes of a processor that do not go together,
-    and, where the records of its sources are `divided` among several tasks, for one that needs those of several."""
-    with tempfile.TemporaryDirectory(dir=scratch_directory(), prefix="plan-") as directory:
-        state = Path(directory) / "state"
-        found = [node for node in nodes(planned(frame, state).executedPlan()) if _keeps_state(node)]
-        names = operator_names([str(node.shortName()) for node in found])
-        if divided is not None:
-            refuse_split(zip(found, names, strict=True), _sides_of_key, divided)
-        return tuple(_operator(frame, node, name, state) for node, name in zip(found, names, strict=True))
+def state_operators(
+    frame: DataFrame, state: Path, divided: Mapping[str, InputSpec] | None = None
+) -> tuple[StateOperator, ...]:
+    """Those of a stream, from the top, named. What describes them is left in `state`, as a first batch would leave it.
+
+    Raises ConfigInvalid for modes of a processor that do not go together, and, where the records of its sources are
+    `divided` among several tasks, for one that needs those of several."""
+    found = [node for node in nodes(planned(frame, state).executedPlan()) if _keeps_state(node)]
+    names = operator_names([str(node.shortName()) for node in found])
+    if divided is not None:
+        refuse_split(zip(found, names, strict=True), _sides_of_key, divided)
+    return tuple(_operator(frame, node, name, state) for node, name in zip(found, names, strict=True))
 
 
 def refuse_shared(

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType, TimestampType
 from scribengin.connectors.contract import RecordSplit
 from scribengin.spark.arrow_files import arrow_files
 from scribengin.spark.session.failures import SPARK_ERRORS, failure
+from scribengin.spark.session.hadoop_settings import forget_origins
 from scribengin.spark.session.local_files import make_files_in_process
 from scribengin.spark.session.session import activate, scratch_directory, session_beside
 from scribengin.spark.session.spark_master import files_are_shared
@@ -54,6 +55,8 @@ from scribengin.spark.transform.transformation import Transformation
 _STREAMING = "spark.sql.streaming"
 _ON_DISK = "file:"
 _SNAPSHOTS_EVERY = "10s"
+_PLANNED = Path("planned", "state")
+"""Where, in the directory of a build, is what planning it has left."""
 
 
 def load_transformation(spec: TransformationSpec, session: SparkSession) -> Transformation | StatefulTransformation:
@@ -90,7 +93,7 @@ class StatefulTransformation:
         with self._passing_directory() as nowhere:
             built, unioned, operators = self._built(nowhere)
             for task, directory in (kept or {}).items():
-                refuse_unfitting(unioned.frame, operators, task, directory, partitions)
+                refuse_unfitting(unioned.frame, operators, nowhere / _PLANNED, task, directory, partitions)
         return CheckedPlan(
             {name: input_.schema.toDDL() for name, input_ in built.inputs.items()},
             {name: given.schema.toDDL() for name, given in built.given.items()},
@@ -134,6 +137,7 @@ class StatefulTransformation:
         offers = QueryOffers(directory, initial, None if self._shape.through_files else self._portable)
         for one in bound:
             offers.bind(one)
+        forget_origins(self._session)
         if checkpoint.startswith(_ON_DISK):
             make_files_in_process(self._session)
         if self._shape.through_files:  # writing them is part of the query's own plan: made once, and not a batch
@@ -222,7 +226,8 @@ class StatefulTransformation:
                 late = state.late.name
                 unioned = unite({**built.encoded, late: built.late}, {**self.spec.outputs, late: state.late})
             unioned = replace(unioned, frame=with_nulls_apart(unioned.frame))
-            operators = state_operators(unioned.frame, self.spec.inputs if state.tasks > 1 else None)
+            divided = self.spec.inputs if state.tasks > 1 else None
+            operators = state_operators(unioned.frame, directory / _PLANNED, divided)
             if state.tasks > 1:
                 refuse_shared(built.given, self.spec.outputs, self.spec.inputs)
             refuse_unbounded(operators, ", ".join(built.encoded), state.unbounded)

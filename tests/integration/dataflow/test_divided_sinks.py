@@ -90,7 +90,7 @@ def stream_of(who: str) -> int:
 def test_a_task_with_state_divides_its_rounds_once_whoever_dies(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path, stops: Sequence[str]
 ) -> None:
-    flow = StateFlow(memory_registry, spark, tmp_path, sql=COUNTS, sinks={"out": DIVIDED})
+    flow = StateFlow(memory_registry, spark, tmp_path, sql=COUNTS, sinks={"out": DIVIDED}, round={"records_max": 20})
     flow.append("in/0", [*EVENTS, *END])
     flow.append("in/1", [*EVENTS, *END])
     for stop in stops:

@@ -34,7 +34,7 @@ from tests.integration.state_flow import FAR, Event, StateFlow, at, drain, own_t
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 EVENTS: list[Event] = [(second, "ab"[second % 2], second) for second in range(20, 90, 3)]
-STOPS = ("round.commit:after", "files.rename:after", "checkpoint.take_schemas:before")
+STOPS = ("round.commit:after", "files.rename:after")
 """Where one owner after the other dies: behind its commit, and in a take-over between its steps."""
 
 

@@ -65,8 +65,8 @@ def told(delivered: Sequence[dict[str, Any]]) -> list[tuple[str, str, int, int]]
 
 @pytest.fixture
 def counting(memory_registry: Registry, spark: SparkSession, tmp_path: Path) -> StateFlow:
-    """A flow of COUNTS over EVENTS, twice: one of its logs has them all from the start."""
-    flow = StateFlow(memory_registry, spark, tmp_path, sql=COUNTS)
+    """A flow of COUNTS over EVENTS, twice, in a handful of rounds: one of its logs has them all from the start."""
+    flow = StateFlow(memory_registry, spark, tmp_path, sql=COUNTS, round={"records_max": 16})
     flow.append("in/0", EVENTS[:16])
     flow.append("in/1", [*EVENTS, *END])
     return flow

@@ -59,7 +59,7 @@ class TwoTasks:
                 },
                 "sql": {"counts": COUNTS, "met": MEETINGS},
                 "tasks": TASKS,
-                "round": {"records_max": 3},
+                "round": {"records_max": 4},
                 "state": {
                     "checkpoints": str(directory / "state"),
                     "partitions": 1,

@@ -89,13 +89,14 @@ ALIKE = {
     "inner_join",
     "left_join",
     "right_join",
+    "semi_join",
     "union",
     "static_join_grouped",
     "windows_joined",
     "join_grouped",
     "processor_by_record",
 }
-"""Much alike others: a full join is all of the joins."""
+"""Much alike others, a full join all of the joins; or each in a test of its own (`test_spark_state_nulls`)."""
 
 _MODULE = """
 def transform(inputs, context):

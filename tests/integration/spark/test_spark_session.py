@@ -43,22 +43,37 @@ def run(script: str, tmp_path: Path, **environment: str) -> subprocess.Completed
     )
 
 
-def test_a_session_is_quiet_tells_nobody_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_session_is_quiet_tells_nobody_has_room_for_a_large_round_and_leaves_nothing_behind(tmp_path: Path) -> None:
     """From a directory that cannot be written, with output of a user's function in the log, twice in a process. What it
-    is told stands in no command line, and its ports ask for a key."""
+    is told stands in no command line, and its ports ask for a key. The driver maps the output of a round: it needs far
+    less than a few times the round."""
     here = tmp_path / "read-only"
     here.mkdir(mode=0o555)
     (tmp_path / "secret").write_text("hunter2 Gr\u00fc\u00dfe = \\\\ #\n", encoding="utf-8")
     script = f"""
-    import os, subprocess
+    import os, resource, subprocess
+    def large_rounds(transformation):
+        rows = 64 * 1024
+        payload = pa.array([b"%01024d" % n for n in range(rows)], pa.binary())
+        table = pa.table([range(rows), ["c"] * rows, [b"k"] * rows, payload], schema=RECORD_SCHEMA)
+        transformation.run_tables({{"src": table.slice(0, 10)}})
+        before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(3):
+            outputs = transformation.run_tables({{"src": table}})
+            yield sum(batch.num_rows for batch in outputs["out"])
+        grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb) // 1024
+        yield grown_mb if grown_mb > 4 * 64 else "little"
     os.chdir({str(here)!r})
     before = dict(os.environ)
     told = {{"spark.x.password": "${{file:{tmp_path}/secret}}", "spark.y": "pass-word-y"}}
     told["spark.authenticate"] = "false"
     for turn, conf in enumerate((None, told)):
         session = start_session("quiet", memory_mb=1024, conf=conf)
-        print(load(session).run_tables({{"src": RECORDS}})["out"][0]["payload"].to_pylist())
-        if turn:
+        transformation = load(session)
+        print(transformation.run_tables({{"src": RECORDS}})["out"][0]["payload"].to_pylist())
+        if not turn:
+            print(*large_rounds(transformation))
+        else:
             print(*map(session.conf.get, ("spark.x.password", "spark.y", "spark.authenticate")))
             lines = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True).stdout
             print("hunter2" in lines, "pass-word-y" in lines)
@@ -72,7 +87,7 @@ def test_a_session_is_quiet_tells_nobody_and_leaves_nothing_behind(tmp_path: Pat
     done = run(f"exec(open({str(written)!r}).read())", tmp_path)
     told = "hunter2 Gr\u00fc\u00dfe = \\\\ # pass-word-y true\n"
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"[b'A']\n[b'A']\n{told}False False\n"
+    assert done.stdout == f"[b'A']\n65536 65536 65536 little\n[b'A']\n{told}False False\n"
     assert [entry.name for entry in (tmp_path / "tmp").iterdir()] == []
     assert list(here.iterdir()) == []
 
@@ -81,8 +96,9 @@ def test_a_brief_session_compiles_lightly_and_its_python_workers_have_pyspark_fr
     tmp_path: Path,
 ) -> None:
     """Not from Spark's zip, whose modules every process compiles anew. Of two options that say the same, the user's is
-    the last one (what is told to other sessions: `unit/spark/test_session_settings.py`). All that in a temporary
-    directory of a long path: Unix sockets must have short ones; there are none then."""
+    the last one (what is told to other sessions: `unit/spark/test_session_settings.py`). NumPy starts no threads in
+    those that only plan. All that in a temporary directory of a long path: Unix sockets must have short ones; there are
+    none then."""
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)
     script = """
@@ -94,33 +110,16 @@ def test_a_brief_session_compiles_lightly_and_its_python_workers_have_pyspark_fr
     session = start_session("where", master="local[1]", conf=conf, brief=True)
     with open(f"/proc/{session.sparkContext._gateway.proc.pid}/cmdline") as file:
         print(*[word[-1] for word in file.read().split(chr(0)) if "Tiered" in word][-2:])
+    with open(f"/proc/{session.sparkContext._gateway.proc.pid}/environ") as file:
+        print(*[word for word in file.read().split(chr(0)) if word.startswith("OMP_")])
     (path,) = session.range(1).mapInArrow(where, "path string").toArrow()["path"].to_pylist()
     print(path == pyspark.__file__)
     stop_session()
     """
     environment = {"SPARK_SUBMIT_OPTS": os.environ["SPARK_SUBMIT_OPTS"].replace("-XX:TieredStopAtLevel=1", "")}
     done = run(script, tmp_path, TMPDIR=str(deep), **environment)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1 3\nTrue\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 3\nOMP_NUM_THREADS=1\nTrue\n", "")
     assert list(deep.iterdir()) == []
-
-
-def test_a_round_of_64_mib_fits_a_small_heap(tmp_path: Path) -> None:
-    """The driver maps the output: it needs far less than a few times the round."""
-    script = """
-    import resource
-    rows = 64 * 1024
-    payload = pa.array([b"%01024d" % n for n in range(rows)], pa.binary())
-    table = pa.table([range(rows), ["c"] * rows, [b"k"] * rows, payload], schema=RECORD_SCHEMA)
-    transformation = load(start_session("small", memory_mb=1024))
-    transformation.run_tables({"src": table.slice(0, 10)})
-    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(3):
-        outputs = transformation.run_tables({"src": table})
-        print(sum(batch.num_rows for batch in outputs["out"]))
-    grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb) // 1024
-    print(grown_mb if grown_mb > 4 * 64 else "little")
-    """
-    assert run(script, tmp_path).stdout.split() == ["65536", "65536", "65536", "little"]
 
 
 def test_without_java_one_line_says_so(tmp_path: Path) -> None:
@@ -137,8 +136,10 @@ def test_without_java_one_line_says_so(tmp_path: Path) -> None:
     assert done.stdout.count("\n") == 1
 
 
-def test_a_session_that_does_not_start_or_dies_says_so_and_can_be_tried_again(tmp_path: Path) -> None:
-    """And a JVM that died is told from bad records."""
+def test_a_session_that_does_not_start_or_dies_says_so_and_what_its_process_leaves_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be tried again, and a JVM that died is told from bad records. In the end the process is killed."""
     script = """
     import os, signal
     from pyspark import SparkContext
@@ -163,9 +164,11 @@ def test_a_session_that_does_not_start_or_dies_says_so_and_can_be_tried_again(tm
         except SparkUnavailable as error:
             print(error)
     stop_session()
-    print(load(start_session("again")).run_tables({"src": RECORDS})["out"][0].num_rows)
+    print(load(start_session("again")).run_tables({"src": RECORDS})["out"][0].num_rows, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
     """
-    lots, nowhere, counted, second, running, planning, again = run(script, tmp_path).stdout.splitlines()
+    done = run(script, tmp_path)
+    lots, nowhere, counted, second, running, planning, again = done.stdout.splitlines()
     assert lots.startswith("Spark did not start: Invalid maximum heap size")
     assert nowhere.startswith("Spark did not start: ")
     assert "local[no]" in nowhere
@@ -174,11 +177,7 @@ def test_a_session_that_does_not_start_or_dies_says_so_and_can_be_tried_again(tm
     assert running.startswith("Spark's JVM went away while running the transformation of flow")
     assert planning.startswith("Spark's JVM went away while planning the transformation of flow")
     assert again == "1"
-
-
-def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = "import os, signal\nstart_session('killed')\nos.kill(os.getpid(), signal.SIGKILL)"
-    assert run(script, tmp_path).returncode == -signal.SIGKILL
+    assert done.returncode == -signal.SIGKILL
     left = list((tmp_path / "tmp").iterdir())
     assert len(left) == 1
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))

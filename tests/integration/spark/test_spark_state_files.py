@@ -1,4 +1,4 @@
-"""The files that a batch of a query with state makes: without a process for each."""
+"""The files that a batch of a query with state makes: without a process for each. And what it sends of Hadoop."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ def faults_of_ended_children(spark: SparkSession) -> int:
     return int(text.rpartition(")")[2].split()[OF_ENDED_CHILDREN])
 
 
+def origins(spark: SparkSession) -> set[Any]:
+    """Where some of Hadoop's settings come from, as it knows."""
+    conf: Any = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    assert (conf.get("fs.defaultFS"), conf.get("io.file.buffer.size")) == ("file:///", "65536")
+    return {conf.getPropertySources(name) for name in ("fs.defaultFS", "io.file.buffer.size", "fs.trash.interval")}
+
+
 def test_a_batch_starts_no_process(memory_registry: Registry, spark: SparkSession, tmp_path: Path) -> None:
     """It started twelve: `chmod`, for each file and for the one with its checksum."""
     flow = StateFlow(memory_registry, spark, tmp_path, sql=COUNTS)
@@ -40,6 +47,7 @@ def test_a_batch_starts_no_process(memory_registry: Registry, spark: SparkSessio
         flow.append("in/0", [(20, "a", 1), (100, "b", 1)])
         drain(owner)
         assert faults_of_ended_children(spark) == before
+        assert origins(spark) == {None}, "else they are most of what is sent of Hadoop's settings with each batch"
         owner.release()
     changed = list((tmp_path / "state").rglob("*.changelog"))
     assert changed

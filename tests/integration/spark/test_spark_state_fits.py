@@ -95,7 +95,6 @@ def test_a_processor_is_compared_variable_by_variable_and_read(
         check_function(flow, tmp_path / "frames.py", changed)
     do_not = {
         text.replace('"many BIGINT")', '"many STRING")'): r"kept for processor does not .*\[STATE_STORE_VALUE_SCHEMA",
-        text.replace('src"].groupBy("who")', 'src"].groupBy("who", "n")'): r"for processor does not .*STORE_KEY_SCHEMA",
         text.replace(
             'getListState("rows", ', 'getValueState("rows", '
         ): "for processor does not .*change rows to Value",
