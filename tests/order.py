@@ -6,7 +6,7 @@ three kinds are mixed, evenly: one after the other, they left the processors idl
 the files that take long begin first, the longest at the head: what begins last is short, and nobody waits for it. A
 file stays together, because its fixtures are dear; and all files that need YARN stay together, so that a run has one
 YARN, and unpacks our environment once a node. They begin before all other whole systems, and YARN is stopped behind
-them.
+them. Those that need bookies stay together, too: a run has three.
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ ON_YARN = (
     *("test_skein_dataflow", "test_yarn_staging", "test_servers_hadoop"),
 )
 """The files whose tests use the fixture `yarn`. Who shares tests out sees names only."""
+ON_BOOKIES = (
+    *("test_log_store_bookkeeper", "test_servers_bookkeeper", "test_log_reader_starts", "test_log_reader_options"),
+    *("test_log_writer", "test_log_end_of_stream"),
+)
+"""The files whose tests use the fixture `bookkeeper` in every run: three bookies serve all of them."""
+_TOGETHER = dict.fromkeys(ON_YARN, "on YARN") | dict.fromkeys(ON_BOOKIES, "on bookies")
 
 
 _SYSTEMS = ("crash", "integration")
@@ -73,9 +79,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(_SLOW_TIMEOUT_S))
         if "yarn" in fixtures and item.path.stem not in ON_YARN:
             raise pytest.UsageError(f"{item.path.name} needs YARN: add it to ON_YARN in tests/order.py")
+        if _needs_bookies(item) and item.path.stem not in ON_BOOKIES:
+            raise pytest.UsageError(f"{item.path.name} needs bookies: add it to ON_BOOKIES in tests/order.py")
         kinds[item.path] = max(kinds.get(item.path, 0), _kind(item))
     places = _places(kinds)
     items.sort(key=lambda item: (places[item.path], item.path))
+
+
+def _needs_bookies(item: pytest.Item) -> bool:
+    """Whether it does in every run: most tests of logs (`log_place`) do with `--full` only."""
+    place = getattr(getattr(item, "callspec", None), "params", {}).get("log_place")
+    in_every_run = place == "bk" and item.get_closest_marker("real_stores") is not None
+    return "bookkeeper" in getattr(item, "fixturenames", ()) or in_every_run
 
 
 def _kind(item: pytest.Item) -> int:
@@ -115,7 +130,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
-    """Who shares tests out by files takes those on YARN as one."""
+    """Who shares tests out by files takes those on YARN as one, and those on bookies."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -129,4 +144,4 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
 
 def together(file: str) -> str:
     """What all files have in common that one process of the run takes, as a name."""
-    return "on YARN" if PurePosixPath(file).stem in ON_YARN else file
+    return _TOGETHER.get(PurePosixPath(file).stem, file)

@@ -16,6 +16,7 @@ from scribengin.testing.memory.registry import MemoryEnsemble
 from tests.conftest import GARBAGE_EVERY
 from tests.garbage import collect_garbage
 from tests.order import (
+    ON_BOOKIES,
     ON_YARN,
     pytest_collection_modifyitems,
     pytest_runtest_teardown,
@@ -34,8 +35,9 @@ def item(path: str, *fixtures: str, marks: tuple[str, ...] = ()) -> Any:
     return found
 
 
-def test_files_that_need_yarn_are_taken_by_one_process_and_all_others_by_any() -> None:
+def test_files_that_need_yarn_or_bookies_are_taken_by_one_process_and_all_others_by_any() -> None:
     assert {together(f"tests/integration/launcher/{name}.py") for name in ON_YARN} == {"on YARN"}
+    assert {together(f"tests/integration/log/{name}.py") for name in ON_BOOKIES} == {"on bookies"}
     assert together("tests/unit/base/test_masking.py") == "tests/unit/base/test_masking.py"
 
 
@@ -81,6 +83,14 @@ def test_a_file_stays_together_though_only_some_of_it_needs_servers() -> None:
 def test_a_file_that_needs_yarn_must_be_known_to_who_shares_tests_out() -> None:
     with pytest.raises(pytest.UsageError, match="needs YARN: add it to ON_YARN"):
         pytest_collection_modifyitems([item("tests/test_new.py", "yarn")])
+
+
+def test_a_file_that_needs_bookies_in_every_run_must_be_known_as_well() -> None:
+    on_bookies = item("tests/test_new.py", marks=("real_stores",))
+    on_bookies.callspec = SimpleNamespace(params={"log_place": "bk"})
+    for one in (on_bookies, item("tests/test_new.py", "bookkeeper")):
+        with pytest.raises(pytest.UsageError, match="needs bookies: add it to ON_BOOKIES"):
+            pytest_collection_modifyitems([one])
 
 
 @pytest.mark.parametrize(

@@ -376,6 +376,7 @@ def test_the_picture_in_the_readme_is_what_it_looks_like(registry: Registry, mon
     found: list[str] = []
 
     async def play(app: MonitorApp, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: bool(app.query("FooterKey")))  # the keys come a moment after the rest
         await pilot.pause()
         found.append(app.export_screenshot())
 

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from scribengin_tools.cli import main as cli
-from scribengin_tools.cli.named import named_in
+from scribengin_tools.cli.catalogue import named_in
 
 
 def built(words: list[str]) -> Any:

@@ -1,10 +1,13 @@
-"""How the commands stand in groups in `scribengin --help`, and an example of each."""
+"""How the commands stand in groups in `scribengin --help`, an example of each, and which one a line names."""
 
 from __future__ import annotations
 
+import copy
 import inspect
+from collections.abc import Sequence
 
 import typer
+from typer.main import get_command_name
 from typer.models import CommandInfo
 
 PANELS: dict[str, tuple[str, ...]] = {
@@ -101,9 +104,25 @@ def arrange(app: typer.Typer) -> None:
     for group in app.registered_groups:
         group.rich_help_panel = panel_of[str(group.name)]
         for command in group.typer_instance.registered_commands if group.typer_instance else ():
-            name = command.name or str(getattr(command.callback, "__name__", ""))
-            command.epilog = epilog(f"{group.name} {name}")
+            command.epilog = epilog(f"{group.name} {_name_of(command)}")
             command.help = _flowing(command)
+
+
+def named_in(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
+    """`app` without the commands that `words` do not begin with: itself, if they begin with none, as with an option. To
+    build all of them, as typer does, takes longer than most of them run."""
+    first = words[0] if words else ""
+    commands = [command for command in app.registered_commands if _name_of(command) == first]
+    groups = [copy.copy(group) for group in app.registered_groups if group.name == first]
+    if not commands and not groups:
+        return app
+    for group in groups:
+        assert group.typer_instance is not None
+        group.typer_instance = named_in(group.typer_instance, words[1:])
+    narrow = copy.copy(app)
+    narrow.registered_commands = commands
+    narrow.registered_groups = groups
+    return narrow
 
 
 def epilog(command: str) -> str:
@@ -115,3 +134,7 @@ def _flowing(command: CommandInfo) -> str:
     """What the command's docstring says, a line a paragraph: the terminal has its own width."""
     text = command.help or inspect.getdoc(command.callback) or ""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def _name_of(command: CommandInfo) -> str:
+    return command.name or get_command_name(str(getattr(command.callback, "__name__", "")))

@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 from scribengin.errors import is_full
 from scribengin_registry.errors import ScribenginError
 from scribengin_tools.cli import monitor, sandbox, web, yarn
-from scribengin_tools.cli.catalogue import arrange
+from scribengin_tools.cli.catalogue import arrange, named_in
 from scribengin_tools.cli.dafka import keys as dafka_keys
 from scribengin_tools.cli.dafka import perf as dafka_perf
 from scribengin_tools.cli.dafka import records as dafka
@@ -37,7 +37,6 @@ from scribengin_tools.cli.log import dump as log_dump
 from scribengin_tools.cli.log import inspect as log_look
 from scribengin_tools.cli.log import proxy
 from scribengin_tools.cli.log import records as log
-from scribengin_tools.cli.named import named_in
 from scribengin_tools.cli.registry import check as registry_check
 from scribengin_tools.cli.registry import nodes as registry
 from scribengin_tools.rendering.stdout import OutputFull, own_stdout
