@@ -91,12 +91,15 @@ ALIKE = {
     "right_join",
     "semi_join",
     "union",
+    "static_join",
     "static_join_grouped",
+    "duplicates_for_ever",
     "windows_joined",
     "join_grouped",
     "processor_by_record",
 }
-"""Much alike others, a full join all of the joins; or each in a test of its own (`test_spark_state_nulls`)."""
+"""Much alike others, a full join all of the joins; or in tests of their own. A batch takes longer than so many alone:
+each of its tasks is sent all that it does."""
 
 _MODULE = """
 def transform(inputs, context):
