@@ -36,7 +36,7 @@ from scribengin.log import LogNamespace
 from scribengin.master.leadership import Ending, MasterSettings
 from scribengin.master.process import Master
 from scribengin.worker.process import TICK_S
-from scribengin.worker.reporting import ReportSchedule
+from scribengin.worker.reporting import ReportSchedule, WorkerLook
 from scribengin_registry.contract import ProtectedRegistry, Registry, SessionState, WatchEvent
 from scribengin_registry.errors import NodeMissing, OutcomeUnknown, RegistryError, RegistryUnreachable, SessionLost
 from scribengin_registry.opening import connect
@@ -91,12 +91,11 @@ class IdleWorker:
             if self._changed.is_set():
                 self._changed.clear()
                 self._look()
-            report = WorkerReport(
-                worker=self.container.name, written_ms=self._clock.now_ms(), tasks=self._tasks, spark_ready=True
-            )
-            if self._schedule.due(report, now_s := self._clock.monotonic_s()):
-                self._view.set_report(report)
-                self._schedule.written(report, now_s)
+            look = WorkerLook([dict(task) for task in self._tasks], spark_ready=True, leaving=False)
+            if self._schedule.due(look, now_s := self._clock.monotonic_s()):
+                name, now_ms = self.container.name, self._clock.now_ms()
+                self._view.set_report(WorkerReport(worker=name, written_ms=now_ms, tasks=self._tasks, spark_ready=True))
+                self._schedule.written(look, now_s)
                 self.reports += 1
         except NodeMissing:
             return REMOVED
