@@ -4,6 +4,7 @@ its query's. What comes out must be as if nothing had happened, and the state in
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from scribengin.testing.failpoints import record_stops
 from scribengin.worker.failures import Remedy
 from scribengin_registry.errors import OutcomeUnknown
 from tests.crash.passings import Died, Passing, at, die, lose_the_reply, stalled
-from tests.crash.test_stateful_crashes import Case, Logs, case, expected, numbered
+from tests.crash.test_stateful_crashes import PLACES, Case, Logs, case, expected, numbered
 
 __all__ = ["case", "expected"]  # fixtures, used by name
 
@@ -69,7 +70,16 @@ def dividing(case: Callable[[], Case]) -> list[Passing]:
     return stops_of_dividing(case())
 
 
-@pytest.mark.parametrize("wanted", [5, *[pytest.param(number, marks=pytest.mark.long) for number in (2, 3)]])
+@pytest.mark.parametrize(
+    ("case", "wanted"),
+    [
+        *itertools.product(PLACES, [5]),
+        *(pytest.param(place, 2, marks=pytest.mark.long) for place in PLACES),
+        pytest.param("logs", 3, marks=pytest.mark.long),
+        *(pytest.param(place, 3, marks=pytest.mark.full) for place in PLACES if place != "logs"),
+    ],
+    indirect=["case"],
+)
 def test_state_is_divided_anew_once_wherever_an_owner_stops(
     case: Callable[[], Case], dividing: list[Passing], expected: list[str], wanted: int
 ) -> None:

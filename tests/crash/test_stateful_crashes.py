@@ -211,7 +211,7 @@ class Case:
         """Checkpoints are on `hdfs`, if that is given."""
         self.hdfs = hdfs
         root = directory / "state" if hdfs is None else f"hdfs:/{directory}"
-        self.registry = MemoryEnsemble().connect()
+        self.registry = MemoryEnsemble().connect(dispatch=lambda tell: tell())
         self.ways_back: list[int | None] = []
         """What owners have told their query each time that it had to divide state."""
         self.places = places(self.registry)
@@ -268,14 +268,15 @@ class Case:
         self.config = self.config.model_copy(update={"state": state})
 
 
-@pytest.fixture(params=["logs", "topics", "hdfs"])
+PLACES = ("logs", "topics", "hdfs")
+
+
+@pytest.fixture(params=PLACES)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Case]]:
-    """Makes a new one: from logs to logs, from topics to topics, or from logs to logs with its checkpoints on HDFS."""
-    made: list[Case] = []
-    with ExitStack() as clusters:
-        hdfs = MemoryFiles() if request.param == "hdfs" else None
-        if hdfs is not None:
-            clusters.enter_context(hdfs.opened_by("hdfs"))
+    """Makes a new one: from logs to logs, from topics to topics, or from logs to logs with its checkpoints on an HDFS
+    of its own. By then nobody uses the one before."""
+    numbers = itertools.count()
+    with ExitStack() as clusters, ExitStack() as hdfs_of_the_last:
 
         def places(registry: Registry) -> Logs | Topics:
             if request.param != "topics":
@@ -284,12 +285,15 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[]
             return Topics(clusters.enter_context(MemoryKafka(bootstrap).serving()))
 
         def make() -> Case:
-            directory = tmp_path / str(len(made))
+            directory = tmp_path / str(next(numbers))
             directory.mkdir()
-            if hdfs is not None:
-                hdfs.make_directories(str(directory))
-            made.append(Case(directory, places, hdfs=hdfs))
-            return made[-1]
+            if request.param != "hdfs":
+                return Case(directory, places)
+            hdfs_of_the_last.close()
+            hdfs = MemoryFiles()
+            hdfs_of_the_last.enter_context(hdfs.opened_by("hdfs"))
+            hdfs.make_directories(str(directory))
+            return Case(directory, places, hdfs=hdfs)
 
         yield make
 

@@ -142,10 +142,13 @@ class Disk:
             file = self.files[operation.inode]
             self.files[operation.inode] = _File(file.versions()[-1])
         elif isinstance(operation, SyncDirectory):
-            synced = [change for change in self.pending if _parent(_name(change)) == operation.path]
-            for change in synced:
-                _rename(self.names, change)
-            self.pending = [change for change in self.pending if change not in synced]
+            left: list[NameChange] = []
+            for change in self.pending:
+                if _parent(_name(change)) == operation.path:
+                    _rename(self.names, change)
+                else:
+                    left.append(change)
+            self.pending = left
         elif not isinstance(operation, Outside):
             if isinstance(operation, Link) and operation.inode != DIRECTORY:
                 self.files[operation.inode] = _File()
@@ -234,11 +237,11 @@ def _moved_along(change: NameChange, rename: Rename) -> NameChange:
     """A change that is not durable, in a directory that is renamed."""
     above = f"{rename.path}/"
     names = {
-        key: rename.target + name.removeprefix(rename.path) if name.startswith(above) else name
+        key: rename.target + name.removeprefix(rename.path)
         for key, name in vars(change).items()
-        if key != "inode"
+        if key != "inode" and name.startswith(above)
     }
-    return replace(change, **names)
+    return replace(change, **names) if names else change
 
 
 def _change(content: bytearray, change: DataChange) -> None:

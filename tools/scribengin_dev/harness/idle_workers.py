@@ -93,10 +93,8 @@ class IdleWorker:
                 self._look()
             look = WorkerLook([dict(task) for task in self._tasks], spark_ready=True, leaving=False)
             if self._schedule.due(look, now_s := self._clock.monotonic_s()):
-                report = WorkerReport(
-                    worker=self.container.name, written_ms=self._clock.now_ms(), tasks=self._tasks, spark_ready=True
-                )
-                self._view.set_report(report)
+                name, now_ms = self.container.name, self._clock.now_ms()
+                self._view.set_report(WorkerReport(worker=name, written_ms=now_ms, tasks=self._tasks, spark_ready=True))
                 self._schedule.written(look, now_s)
                 self.reports += 1
         except NodeMissing:
