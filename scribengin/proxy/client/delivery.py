@@ -23,7 +23,7 @@ from scribengin.errors import (
 from scribengin.proxy.client.transport import ProxyTransport
 from scribengin.proxy.config import ProxyClientConfig
 from scribengin.proxy.nodes import ProxyDescriptor
-from scribengin.proxy.state.resend import OR_ALL_ARE_FULL, Lost, NotSent, SendAgain, SenderState, Sent
+from scribengin.proxy.state.resend import OR_ALL_ARE_FULL, Lost, NotSent, SendAgain, SenderState, Sent, pause_after
 from scribengin.proxy.state.routes import ProxyRoutes
 from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, decode_answer
 from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, encode_ask, encode_write
@@ -38,8 +38,6 @@ _LEFT_MIN_S = 0.1
 _NEARLY = 0.9
 """Of the limit of a call: timers may be a little early."""
 _NO_PROXY = "no proxy of this namespace runs: start one with `scribengin proxy`"
-_PAUSE_S = 0.02
-_PAUSE_MAX_S = 1.0
 
 _Call = Callable[[str, str, bytes, float], list[pa.Buffer]]
 Pause = Callable[[float], object]
@@ -132,7 +130,7 @@ class ProxyDelivery:
                     self._learn(request.log, SendAgain(0.0, elsewhere=True))
                 case Written():
                     raise MessageInvalid("a proxy has answered with the places of records that were not sent")
-            if self.clock.monotonic_s() >= until_s or pause(_pause_s(failures)):
+            if self.clock.monotonic_s() >= until_s or pause(pause_after(failures)):
                 raise why
         raise AssertionError("it is asked until there is an answer")
 
@@ -149,7 +147,7 @@ class ProxyDelivery:
             if isinstance(answer, AskDone):
                 return answer
             why = _why_again(answer, request.op)
-            if self.clock.monotonic_s() >= until_s or (failures and pause(_pause_s(failures - 1))):
+            if self.clock.monotonic_s() >= until_s or (failures and pause(pause_after(failures - 1))):
                 raise why if isinstance(why, StoreUnreachable) else StoreUnreachable(str(why)) from why
         raise AssertionError("it is asked until there is an answer")
 
@@ -171,7 +169,7 @@ class ProxyDelivery:
             if isinstance(answer, AskDone):
                 return answer
             why = _why_again(answer, request.op)
-            if self.clock.monotonic_s() >= until_s or not self.runs(address) or pause(_pause_s(failures)):
+            if self.clock.monotonic_s() >= until_s or not self.runs(address) or pause(pause_after(failures)):
                 raise StoreUnreachable(str(why)) from why
         raise AssertionError("it is asked until there is an answer")
 
@@ -183,7 +181,7 @@ class ProxyDelivery:
             address = self._address(key)
             if address is not None:
                 return address
-            if self.clock.monotonic_s() >= until_s or pause(_pause_s(failures)):
+            if self.clock.monotonic_s() >= until_s or pause(pause_after(failures)):
                 raise StoreUnreachable(_NO_PROXY)
         raise AssertionError("it is waited for until one runs")
 
@@ -280,8 +278,3 @@ def _why_again(answer: Answer, op: str) -> ScribenginError:
             return why
         case _:
             raise MessageInvalid(f"a proxy has answered '{op}' with what is no answer to it")
-
-
-def _pause_s(failures: int) -> float:
-    pause_s: float = _PAUSE_S * 2 ** min(failures, 10)
-    return min(pause_s, _PAUSE_MAX_S)

@@ -151,8 +151,14 @@ class SenderState:
         if self.left_s(now_s) <= 0:
             return Lost(_given_up(why, self._patience_s, maybe_written=self._maybe_written), why)
         self._failures += 1
-        pause_s = 0.0 if at_once else min(_PAUSE_S * 2 ** (self._failures - 1), _PAUSE_MAX_S)
+        pause_s = 0.0 if at_once else pause_after(self._failures - 1)
         return SendAgain(pause_s, owner, elsewhere)
+
+
+def pause_after(failures: int) -> float:
+    """How long to wait before it is tried again, when so many more tries have failed before the last one."""
+    pause_s: float = _PAUSE_S * 2 ** min(failures, 10)
+    return min(pause_s, _PAUSE_MAX_S)
 
 
 def _given_up(why: ScribenginError, patience_s: float, *, maybe_written: bool) -> ScribenginError:

@@ -26,11 +26,11 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from scribengin.base.process.scratch import ScratchDirectory
 from scribengin.errors import SparkUnavailable
 from scribengin.spark.python_daemon import MODULE as PYTHON_DAEMON
 from scribengin.spark.session import class_archive
 from scribengin.spark.session.memory import heap_mb
-from scribengin.spark.session.scratch import ScratchDirectory
 from scribengin.spark.session.spark_home import spark_home, zips
 from scribengin.spark.session.spark_master import (
     files_are_shared,
@@ -67,6 +67,7 @@ logger.python.level = off
 """
 LIGHT = "-XX:TieredStopAtLevel=1"
 """For a JVM that ends before it would be compiled well."""
+SCRATCH_PREFIX = "scribengin-spark-"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ARENAS = "MALLOC_ARENA_MAX"
 _ARENAS_MAX = "2"
@@ -178,7 +179,7 @@ def _java() -> JavaRuntime:
 
 def _scratch() -> ScratchDirectory:
     try:
-        return ScratchDirectory()
+        return ScratchDirectory(SCRATCH_PREFIX)
     except OSError as error:
         raise SparkUnavailable(f"Spark needs a temporary directory that it can write ({error}): set TMPDIR") from error
 

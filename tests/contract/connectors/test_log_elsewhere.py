@@ -40,6 +40,7 @@ from scribengin.proxy.client import elsewhere
 from scribengin.proxy.client.segments import ProxiedLocation
 from scribengin.proxy.client.transport import FlightTransport, ProxyTransport
 from scribengin.proxy.config import TOKEN_VARIABLE
+from scribengin.proxy.state import resend
 from scribengin.testing import check_sink, check_source
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import payloads_read
@@ -364,7 +365,10 @@ def test_who_was_succeeded_is_acknowledged_nothing_and_leaves_nothing_open(machi
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_lost_requests_and_answers_lose_and_double_nothing(machines: TwoMachines, seed: int) -> None:
+def test_lost_requests_and_answers_lose_and_double_nothing(
+    machines: TwoMachines, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resend, "_PAUSE_S", 0.001)
     machines.start_proxy()
     machines.start_proxy()
     namespace = machines.reached(LossyTransport(seed))

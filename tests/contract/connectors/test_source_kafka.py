@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import RoundLimits
 from scribengin.connectors.kafka.source.config import KafkaSourceConfig
+from scribengin.connectors.kafka.source.held_back import LOOK_EVERY_S, OPEN_MAX_S
 from scribengin.connectors.kafka.source.source import KafkaSource
 from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, RangeGone, SourceMissing
 from scribengin.testing import check_source
@@ -346,6 +348,43 @@ def test_what_a_transaction_aborted_is_passed_over_and_an_open_one_holds_back_it
     assert everything(first) == [*wanted, *wanted, b"open", b"behind it"]
     uncommitted = everything(reader(source(topics="transactions", isolation="read_uncommitted")))
     assert uncommitted[5:10] == [f"abort_transaction {n}".encode() for n in range(5)]
+
+
+def test_what_a_transaction_that_hangs_holds_back_is_lag_and_is_said_once(
+    side: Side, caplog: pytest.LogCaptureFixture
+) -> None:
+    side.create("hanging")
+    clock = LaterClock()
+    value = {"kind": "kafka", "bootstrap": side.bootstrap, "topics": "hanging", "mirror_offsets": False}
+    opened = KafkaSource("in", KafkaSourceConfig.parse(value, source="a test"), "flow", clock, lambda: False)
+    with closing(opened), side.transactional("hangs") as writer:
+        stream = reader(opened)
+        side.send("hanging", numbered(0, 3))
+        end = stream.initial_position() | {"offset": 3}
+        writer.begin_transaction()
+        writer.send("hanging", b"open", partition=0)
+        writer.flush()
+        side.send("hanging", numbered(0, 4))
+        lags = []
+        for later_s in (0, LOOK_EVERY_S, OPEN_MAX_S - 1, 1, LOOK_EVERY_S):
+            clock.later_s += later_s
+            lags.append(stream.lag(end))
+        assert lags == [0, 0, 0, 5, 5]
+        [told] = [record.getMessage() for record in caplog.records if "holds back" in record.getMessage()]
+        assert re.match(
+            r"source 'in', partition hanging/0: a transaction of another producer has been open for 9\d\d s, and holds "
+            r"back 5 offsets from 3 on; if it hangs, end it: `kafka-transactions.sh "
+            rf"--bootstrap-server {side.bootstrap} abort --topic hanging --partition 0 --start-offset 3`$",
+            told,
+        )
+        writer.abort_transaction()
+        side.await_markers()
+        clock.later_s += 1
+        assert stream.lag(end) == 6  # with the marker: all of it can be read
+        assert everything(stream) == numbered(0, 3) + numbered(0, 4)
+        clock.later_s += OPEN_MAX_S + LOOK_EVERY_S
+        assert stream.lag(end | {"offset": 9}) == 0
+        assert sum("holds back" in record.getMessage() for record in caplog.records) == 1
 
 
 def test_a_range_of_nothing_but_aborted_records_is_passed(side: Side, source: Open) -> None:

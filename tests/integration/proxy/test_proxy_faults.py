@@ -18,6 +18,7 @@ from scribengin.log.store import mark
 from scribengin.log.store.mark import read_mark
 from scribengin.proxy import ProxiedNamespace, ProxiedWriter
 from scribengin.proxy.client.transport import FlightTransport, ProxyTransport
+from scribengin.proxy.state import resend
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin.testing.waiting import wait_until
@@ -65,7 +66,10 @@ def expect_each_once(namespace: LogNamespace, *letters: bytes, count: int) -> No
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_lost_requests_and_lost_answers_lose_and_double_nothing(place: ProxiedPlace, seed: int) -> None:
+def test_lost_requests_and_lost_answers_lose_and_double_nothing(
+    place: ProxiedPlace, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resend, "_PAUSE_S", 0.001)
     namespace = place.bound(LOG)
     place.start()
     place.start()

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.spark.session.scratch import ScratchDirectory
+from scribengin.base.process.scratch import ScratchDirectory
+from scribengin.spark.session.session import SCRATCH_PREFIX
 
 pytestmark = pytest.mark.spark
 
@@ -181,8 +182,8 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path, monke
     left = list((tmp_path / "tmp").iterdir())
     assert len(left) == 1
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    mine = ScratchDirectory()
-    other = ScratchDirectory()
+    mine = ScratchDirectory(SCRATCH_PREFIX)
+    other = ScratchDirectory(SCRATCH_PREFIX)
     assert not left[0].exists()
     assert mine.path.exists()
     mine.remove()

@@ -368,9 +368,7 @@ def test_a_terminal_that_grows_while_nothing_is_there_has_room_for_long_names(re
     played(registry, play, size=(80, 24))
 
 
-def test_the_picture_in_the_readme_is_what_it_looks_like(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_picture_in_the_readme_is_what_it_looks_like(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """To make it anew: delete it, and run this test once. The screen is drawn anew at any moment, by a timer: so what
     differs from run to run, the registry's address, is another before anything is drawn."""
     watched.put_three(registry)

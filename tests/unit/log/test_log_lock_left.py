@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from scribengin.base import threads
 from scribengin.errors import Fenced, InconsistentLog, LogWriteFailed, OwnershipAcquireFailed
 from scribengin.log import LogNamespace, LogWriter
 from scribengin.log.metadata import writer_lock
@@ -40,6 +41,7 @@ class Place:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(writer_lock, "_RETRY_S", 0.01)
+        patch.setattr(threads, "_TRY_AGAIN_S", 0.01)
         self.ensemble = MemoryEnsemble()
         self.disk = MemoryDisk("left")
         self.others = bound_namespace(self.ensemble.connect(), self.disk.name, LOG, store=MEMORY_STORE)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.base.process.scratch import ScratchDirectory
 from scribengin.spark.session import session
-from scribengin.spark.session.scratch import ScratchDirectory
 from scribengin_registry.java.runtime import JavaRuntime
 
 OPTIONS = "spark.driver.extraJavaOptions"

@@ -30,6 +30,7 @@ from scribengin.connectors.kafka.client.client import KafkaControl, Partition
 from scribengin.connectors.kafka.client.ends import PartitionEnds
 from scribengin.connectors.kafka.source.columns import SCHEMA
 from scribengin.connectors.kafka.source.config import EARLIEST, LATEST, KafkaSourceConfig, time_ms
+from scribengin.connectors.kafka.source.held_back import HeldBack
 from scribengin.connectors.kafka.source.mirror import GroupMirror
 from scribengin.connectors.kafka.source.offsets import PartitionWatch
 from scribengin.connectors.kafka.source.position import KafkaPosition, begin_of, lost_records
@@ -181,6 +182,13 @@ class KafkaStreamReader(SourceStreamReader):
         self._reading = Reading.of(self._config)
         self._sizes: deque[int] = deque(maxlen=_SAMPLES_KEPT)
         self._time_bound: int | None = None
+        self._held_back = HeldBack(
+            self._what,
+            f"kafka-transactions.sh --bootstrap-server {shared.config.bootstrap} abort --topic {topic} "
+            f"--partition {number}",
+            shared.clock,
+            lambda: shared.cluster.written(self._partition),
+        )
         self._closed = threading.Event()
         shared.looks.add(self._partition)
 
@@ -202,7 +210,7 @@ class KafkaStreamReader(SourceStreamReader):
         begin, told = begin_of(wanted, ends, self._config.on_expired, what=self._what)
         if told is not None:
             _LOG.warning(told, extra=tagged("records_skipped"))
-        end = self._bounded(ends)
+        end = self._bounded(ends.end)
         if begin.offset >= end:
             moved = told is not None  # a place that was chosen anew is committed, though nothing is there to read
             return PlannedRange(position, begin.to_position(), 0, ()) if moved else None
@@ -218,10 +226,12 @@ class KafkaStreamReader(SourceStreamReader):
         return self._shared.watch.wait(self._partition, offset, timeout_s)
 
     def lag(self, position: Position) -> int:
-        """Offsets, not records: where a topic is compacted or written in transactions, there are less of these."""
+        """Offsets, not records: where a topic is compacted or written in transactions, there are less of these. What a
+        transaction that hangs holds back is among them."""
         offset = KafkaPosition.parse(position, what=self._what).offset
         ends = self._shared.looks.now(self._partition)
-        return max(0, self._bounded(ends) - max(offset, ends.begin))
+        end = self._bounded(self._held_back.end(ends.end))
+        return max(0, end - max(offset, ends.begin))
 
     def refuse_gone(self, position: Position) -> None:
         wanted = KafkaPosition.parse(position, what=self._what)
@@ -272,10 +282,10 @@ class KafkaStreamReader(SourceStreamReader):
             self._time_bound = self._shared.cluster.offset_at(self._partition, time_ms(until), self._config.isolation)
         return self._time_bound
 
-    def _bounded(self, ends: PartitionEnds) -> int:
+    def _bounded(self, end: int) -> int:
         """The end, or the bound if that is before it. The bound is asked for after the end was, as it must be."""
         bound = self._bound()
-        return ends.end if bound is None else min(ends.end, bound)
+        return end if bound is None else min(end, bound)
 
     def _is_at_bound(self, offset: int) -> bool:
         until, bound = self._config.until, self._bound()

@@ -11,19 +11,24 @@ the machine it was made on, so the same environment makes the same archive every
 
 from __future__ import annotations
 
+import fcntl
 import importlib.metadata
 import os
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.process.scratch import ScratchDirectory
 from scribengin.errors import ConfigInvalid, LauncherError
 from scribengin.launcher.yarn.shipping.archive import Entry, content_digest, write_archive
+from scribengin.launcher.yarn.shipping.digests import KnownDigests
 from scribengin.launcher.yarn.shipping.packages import package_entries, tree_entries
 from scribengin_registry.java.runtime import cache_directory
 
@@ -36,6 +41,7 @@ _SHOWN_LINES = 8
 _TIMEOUT_S = 1800.0
 _FILE_MODE = 0o644
 _KEPT_MAX = 3
+_DRAFT = ".draft"
 _PYTHON = """#!/bin/sh
 # Made by Scribengin: runs the interpreter beside it, wherever this is.
 here=$(readlink -f "$0")
@@ -72,11 +78,13 @@ def build_environment(output: Path | None = None, requirements: Sequence[str] = 
     written).
     """
     start_s = SYSTEM_CLOCK.monotonic_s()
-    with tempfile.TemporaryDirectory(prefix="scribengin-environment-") as scratch:
-        added = _install(requirements, Path(scratch)) if requirements else None
+    with _scratch() as scratch:
+        added = _install(requirements, scratch) if requirements else None
         try:
             entries = environment_entries(added)
-            digest = content_digest(entries)
+            known = KnownDigests(cache_directory() / "environments" / "digests.json")
+            digest = content_digest(entries, known)
+            known.keep()
             target = output or cache_directory() / "environments" / archive_name(digest)
             built = output is not None or not target.is_file()
             if built:
@@ -88,6 +96,19 @@ def build_environment(output: Path | None = None, requirements: Sequence[str] = 
             raise LauncherError(f"the environment could not be packed: {error}") from error
     duration_s = SYSTEM_CLOCK.monotonic_s() - start_s
     return EnvironmentArchive(target, digest, len(entries), size_bytes, built, duration_s)
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A directory for what is installed. One that a killed process has left goes."""
+    try:
+        directory = ScratchDirectory("scribengin-environment-")
+    except OSError as error:
+        raise LauncherError(f"the environment could not be packed: {error}; set TMPDIR") from error
+    try:
+        yield directory.path
+    finally:
+        directory.remove()
 
 
 def archive_name(digest: str) -> str:
@@ -181,14 +202,35 @@ def _install(requirements: Sequence[str], scratch: Path) -> Path:
 def _write(entries: Sequence[Entry], target: Path) -> None:
     """Write the archive; it appears whole, whoever else does the same."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            os.fchmod(handle, _FILE_MODE)
+    _remove_abandoned(target.parent)
+    stream, draft = _draft(target)
+    with stream:
+        try:
+            os.fchmod(stream.fileno(), _FILE_MODE)
             write_archive(entries, stream)
-        Path(draft).rename(target)
-    finally:
-        Path(draft).unlink(missing_ok=True)
+            stream.flush()
+            os.fsync(stream.fileno())  # it is used again by its name: a power failure must not leave half of it there
+            draft.rename(target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _draft(target: Path) -> tuple[BinaryIO, Path]:
+    """A new file beside it, locked for as long as it is open."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-", suffix=_DRAFT)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:  # else somebody took it for abandoned in between
+            return os.fdopen(handle, "wb"), Path(name)
+        os.close(handle)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Drafts whose process was killed. Whoever writes one has locked it."""
+    for draft in parent.glob(f".*{_DRAFT}"):
+        with suppress(OSError), draft.open("rb") as stream:  # in use, another user's, or gone meanwhile
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            draft.unlink()
 
 
 def _forget_older(newest: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK
 
-_PREFIX = "scribengin-spark-"
 _LOCK = "in-use"
 _UNLOCKED_MAX_S = 3600.0
 """An empty directory that is older was to have its lock at once: its process died in between."""
@@ -24,12 +23,12 @@ class ScratchDirectory:
     behind can be told from what is in use without trusting process ids.
     """
 
-    def __init__(self) -> None:
-        """Raises OSError when the temporary directory cannot be written."""
-        _remove_abandoned(Path(tempfile.gettempdir()))
+    def __init__(self, prefix: str) -> None:
+        """Its name begins with `prefix`. Raises OSError when the temporary directory cannot be written."""
+        _remove_abandoned(Path(tempfile.gettempdir()), prefix)
         self._lock = -1
         while self._lock < 0:
-            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+            self.path = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
             self._lock = _locked(self.path / _LOCK)
 
     def subdirectory(self, name: str) -> Path:
@@ -60,8 +59,8 @@ def _locked(lock: Path) -> int:
     return -1
 
 
-def _remove_abandoned(parent: Path) -> None:
-    for lock in parent.glob(f"{_PREFIX}*/{_LOCK}"):
+def _remove_abandoned(parent: Path, prefix: str) -> None:
+    for lock in parent.glob(f"{prefix}*/{_LOCK}"):
         try:
             descriptor = os.open(lock, os.O_RDWR)
         except OSError:  # another user's, or gone meanwhile
@@ -73,7 +72,7 @@ def _remove_abandoned(parent: Path) -> None:
             pass
         finally:
             os.close(descriptor)
-    for empty in parent.glob(f"{_PREFIX}*"):
+    for empty in parent.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):  # not empty, another user's, or gone meanwhile
             if SYSTEM_CLOCK.now_ms() / 1000 - empty.stat().st_mtime > _UNLOCKED_MAX_S:
                 empty.rmdir()

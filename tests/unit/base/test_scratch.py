@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.spark.session import scratch
-from scribengin.spark.session.scratch import ScratchDirectory
+from scribengin.base.process import scratch
+from scribengin.base.process.scratch import ScratchDirectory
+
+PREFIX = "scribengin-test-"
 
 
 @pytest.fixture(autouse=True)
@@ -20,11 +22,11 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_in_use_stays_and_what_was_left_behind_goes(parent: Path) -> None:
-    mine = ScratchDirectory()
-    abandoned = parent / "scribengin-spark-abandoned"
+    mine = ScratchDirectory(PREFIX)
+    abandoned = parent / f"{PREFIX}abandoned"
     abandoned.mkdir()
     (abandoned / "in-use").touch()
-    other = ScratchDirectory()
+    other = ScratchDirectory(PREFIX)
     assert sorted(parent.iterdir()) == sorted([mine.path, other.path])
     mine.remove()
     mine.remove()
@@ -37,11 +39,11 @@ def test_one_that_is_swept_before_it_is_locked_is_made_again(monkeypatch: pytest
     def sweep_first(descriptor: int, operation: int) -> None:
         if operation == fcntl.LOCK_EX and not swept:
             swept.append(descriptor)
-            scratch._remove_abandoned(parent)
+            scratch._remove_abandoned(parent, PREFIX)
         lock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", sweep_first)
-    mine = ScratchDirectory()
+    mine = ScratchDirectory(PREFIX)
     assert swept
     assert mine.subdirectory("tables").is_dir()
     assert list(parent.iterdir()) == [mine.path]
@@ -57,15 +59,15 @@ def test_one_that_is_swept_before_its_lock_is_made_is_made_again(monkeypatch: py
         return made[-1]
 
     monkeypatch.setattr(tempfile, "mkdtemp", gone_at_first)
-    mine = ScratchDirectory()
+    mine = ScratchDirectory(PREFIX)
     assert str(mine.path) == made[1]
 
 
 def test_a_directory_whose_process_died_before_it_locked_it_goes_in_the_end(parent: Path) -> None:
-    half = parent / "scribengin-spark-half"
+    half = parent / f"{PREFIX}half"
     half.mkdir()
-    ScratchDirectory()
+    ScratchDirectory(PREFIX)
     assert half.exists()
     os.utime(half, (0, 0))
-    ScratchDirectory()
+    ScratchDirectory(PREFIX)
     assert not half.exists()
