@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import subprocess
 import tarfile
 from pathlib import Path
 
+import pytest
+
+from scribengin.launcher.yarn.shipping import digests
 from scribengin.launcher.yarn.shipping.archive import Entry, content_digest, write_archive
+from scribengin.launcher.yarn.shipping.digests import KnownDigests
 
 
 def packed(*entries: Entry) -> bytes:
@@ -31,6 +36,34 @@ def test_the_same_content_makes_the_same_bytes_and_the_same_name(tmp_path: Path)
 def test_a_name_a_mode_or_a_byte_makes_another_name() -> None:
     entries = [Entry("a", b"1"), Entry("b", b"1"), Entry("a", b"2"), Entry("a", b"1", executable=True)]
     assert len({content_digest([entry]) for entry in entries}) == len(entries)
+
+
+def test_a_file_that_is_as_it_was_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, entries = tmp_path / "a", [Entry("a", tmp_path / "a")]
+    file.write_bytes(b"content")
+    later_ns = file.stat().st_ctime_ns + 10_000_000_000
+
+    def digest() -> tuple[str, int]:
+        known, read = KnownDigests(tmp_path / "cache" / "digests.json"), []
+        with monkeypatch.context() as patch:
+            patch.setattr(Entry, "open", lambda entry: read.append(entry) or entry.content.open("rb"))
+            found = content_digest(entries, known)
+        known.keep()
+        return found, len(read)
+
+    assert digest() == digest() == (content_digest(entries), 1), "it was changed just now"
+    monkeypatch.setattr(digests.SYSTEM_CLOCK, "now_ms", lambda: later_ns // 1_000_000, raising=False)
+    assert [digest() for _ in range(3)] == [(content_digest(entries), read) for read in (1, 0, 0)]
+    times = file.stat()
+    file.write_bytes(b"another")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert digest() == (content_digest(entries), 1), "of the same size and time"
+    (tmp_path / "cache" / "digests.json").write_text('{"half": ')
+    assert digest() == (content_digest(entries), 1)
+    (tmp_path / "cache" / "digests.json").unlink()
+    (tmp_path / "cache").rmdir()
+    (tmp_path / "cache").write_text("no directory")
+    assert digest() == (content_digest(entries), 1)
 
 
 def test_tar_unpacks_what_compresses_and_what_does_not_across_blocks(tmp_path: Path) -> None:

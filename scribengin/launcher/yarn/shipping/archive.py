@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from scribengin.launcher.yarn.shipping.digests import KnownDigests, about_file
+
 _BLOCK_BYTES = 8 << 20
 _SAMPLE_BYTES = 64 << 10
 _WORTH_IT = 0.9
@@ -44,14 +46,14 @@ class Entry:
         return io.BytesIO(self.content) if isinstance(self.content, bytes) else self.content.open("rb")
 
 
-def content_digest(entries: Sequence[Entry]) -> str:
+def content_digest(entries: Sequence[Entry], known: KnownDigests | None = None) -> str:
     """A name for what these entries hold: 32 hexadecimal digits, the same for the same names, modes and contents.
 
-    Raises OSError.
+    Only those are read that are not `known`. Raises OSError.
     """
     digest = hashlib.sha256()
     with ThreadPoolExecutor(_threads()) as pool:
-        for entry, content in zip(entries, pool.map(_digest_of, entries), strict=True):
+        for entry, content in zip(entries, pool.map(lambda entry: _digest_of(entry, known), entries), strict=True):
             digest.update(f"{entry.name}\0{int(entry.executable)}\0{content}\0".encode())
     return digest.hexdigest()[:32]
 
@@ -112,7 +114,18 @@ def _member(block: bytes) -> bytes:
     return packer.compress(block) + packer.flush()
 
 
-def _digest_of(entry: Entry) -> str:
+def _digest_of(entry: Entry, known: KnownDigests | None) -> str:
+    if known is None or isinstance(entry.content, bytes):
+        return _read_digest_of(entry)
+    found = known.find(entry.content)
+    if found is None:
+        before = about_file(entry.content)
+        found = _read_digest_of(entry)
+        known.tell(entry.content, before, found)
+    return found
+
+
+def _read_digest_of(entry: Entry) -> str:
     digest = hashlib.sha256()
     with entry.open() as content:
         while chunk := content.read(_CHUNK_BYTES):

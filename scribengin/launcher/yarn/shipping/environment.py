@@ -28,6 +28,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.process.scratch import ScratchDirectory
 from scribengin.errors import ConfigInvalid, LauncherError
 from scribengin.launcher.yarn.shipping.archive import Entry, content_digest, write_archive
+from scribengin.launcher.yarn.shipping.digests import KnownDigests
 from scribengin.launcher.yarn.shipping.packages import package_entries, tree_entries
 from scribengin_registry.java.runtime import cache_directory
 
@@ -81,7 +82,9 @@ def build_environment(output: Path | None = None, requirements: Sequence[str] = 
         added = _install(requirements, scratch) if requirements else None
         try:
             entries = environment_entries(added)
-            digest = content_digest(entries)
+            known = KnownDigests(cache_directory() / "environments" / "digests.json")
+            digest = content_digest(entries, known)
+            known.keep()
             target = output or cache_directory() / "environments" / archive_name(digest)
             built = output is not None or not target.is_file()
             if built:
