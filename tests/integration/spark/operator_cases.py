@@ -98,8 +98,8 @@ ALIKE = {
     "join_grouped",
     "processor_by_record",
 }
-"""Much alike others, a full join all of the joins; or in tests of their own. A batch takes longer than so many alone:
-each of its tasks is sent all that it does."""
+"""Half of them: much alike others, as a full join is all of the joins. A batch of all takes longer than one of
+each half, because each of its tasks is sent all that it does."""
 
 _MODULE = """
 def transform(inputs, context):

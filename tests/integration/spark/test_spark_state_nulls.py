@@ -32,7 +32,10 @@ def joined(kind: str, key: str = "l.who = r.who", columns: str = COLUMNS) -> str
 SQL = {
     "full": joined("FULL"),
     "left": joined("LEFT"),
+    "right": joined("RIGHT"),
     "semi_by_what_is_made": joined("LEFT SEMI", MADE, "l.at AS at, l.who AS who, l.n AS n"),
+    "inner_by_what_is_made": joined("INNER", MADE),
+    "full_by_what_is_made": joined("FULL", MADE),
     "either": joined("FULL", "l.who <=> r.who"),
 }
 Documents = Sequence[Mapping[str, Any]]

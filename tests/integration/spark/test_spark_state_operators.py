@@ -35,7 +35,7 @@ Rows = Mapping[str, Sequence[str]]
 """By output, as JSON, in order."""
 IN_TIME = histories(DELAYS_S, too_late=True)
 LATE = histories(dict.fromkeys(DELAYS_S, 60))
-OF_EACH_KIND = ["full_join", "duplicates_within_the_watermark", "windows_of_windows"]
+OF_EACH_KIND = ["tumbling", "full_join", "duplicates_within_the_watermark", "windows_of_windows"]
 
 
 @contextmanager
@@ -145,10 +145,11 @@ def routes_what_is_late(names: Sequence[str], spark: SparkSession, history: Hist
         refuse_differences(delivered(flow), at_once(flow, in_time))
 
 
+@pytest.mark.parametrize("alike", [False, True])
 @settings(max_examples=1, derandomize=True)
-@given(IN_TIME.filter(eventful))
-def test_it_gives_out_what_one_batch_job_does(spark: SparkSession, history: History) -> None:
-    gives_out_what_one_batch_job_does([name for name in OPERATORS if name not in ALIKE], spark, history)
+@given(history=IN_TIME.filter(eventful))
+def test_it_gives_out_what_one_batch_job_does(spark: SparkSession, alike: bool, history: History) -> None:
+    gives_out_what_one_batch_job_does([name for name in OPERATORS if (name in ALIKE) == alike], spark, history)
 
 
 @settings(max_examples=1, derandomize=True)
