@@ -98,8 +98,7 @@ ALIKE = {
     "join_grouped",
     "processor_by_record",
 }
-"""Much alike others, a full join all of the joins; or in tests of their own. A batch takes longer than so many alone:
-each of its tasks is sent all that it does."""
+"""Much alike others, a full join all of the joins; or in tests of their own."""
 
 _MODULE = """
 def transform(inputs, context):
