@@ -15,7 +15,7 @@ import pytest
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import RoundLimits
 from scribengin.connectors.kafka.source.config import KafkaSourceConfig
-from scribengin.connectors.kafka.source.held_back import LOOK_EVERY_S, OPEN_MAX_S
+from scribengin.connectors.kafka.source.hanging import LOOK_EVERY_S, OPEN_MAX_S
 from scribengin.connectors.kafka.source.source import KafkaSource
 from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, RangeGone, SourceMissing
 from scribengin.testing import check_source

@@ -30,7 +30,7 @@ from scribengin.connectors.kafka.client.client import KafkaControl, Partition
 from scribengin.connectors.kafka.client.ends import PartitionEnds
 from scribengin.connectors.kafka.source.columns import SCHEMA
 from scribengin.connectors.kafka.source.config import EARLIEST, LATEST, KafkaSourceConfig, time_ms
-from scribengin.connectors.kafka.source.held_back import HeldBack
+from scribengin.connectors.kafka.source.hanging import HangingTransaction
 from scribengin.connectors.kafka.source.mirror import GroupMirror
 from scribengin.connectors.kafka.source.offsets import PartitionWatch
 from scribengin.connectors.kafka.source.position import KafkaPosition, begin_of, lost_records
@@ -182,7 +182,7 @@ class KafkaStreamReader(SourceStreamReader):
         self._reading = Reading.of(self._config)
         self._sizes: deque[int] = deque(maxlen=_SAMPLES_KEPT)
         self._time_bound: int | None = None
-        self._held_back = HeldBack(
+        self._hanging = HangingTransaction(
             self._what,
             f"kafka-transactions.sh --bootstrap-server {shared.config.bootstrap} abort --topic {topic} "
             f"--partition {number}",
@@ -230,7 +230,7 @@ class KafkaStreamReader(SourceStreamReader):
         transaction that hangs holds back is among them."""
         offset = KafkaPosition.parse(position, what=self._what).offset
         ends = self._shared.looks.now(self._partition)
-        end = self._bounded(self._held_back.end(ends.end))
+        end = self._bounded(self._hanging.end(ends.end))
         return max(0, end - max(offset, ends.begin))
 
     def refuse_gone(self, position: Position) -> None:

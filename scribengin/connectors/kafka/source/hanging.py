@@ -29,8 +29,8 @@ class _Open:
     told: bool = False
 
 
-class HeldBack:
-    """What transactions hold back in one partition, for its one reader."""
+class HangingTransaction:
+    """The one of a partition, if there is one, for its one reader."""
 
     def __init__(self, what: str, abort: str, clock: Clock, written: Callable[[], int]) -> None:
         """`abort` is the command that ends a transaction of the partition, but for where that began. `written` asks
@@ -66,5 +66,5 @@ class HeldBack:
                 f"{self._what}: a transaction of another producer has been open for {now_s - hanging.since_s:.0f} s, "
                 f"and holds back {self._end - hanging.offset} offsets from {hanging.offset} on; if it hangs, end it: "
                 f"`{self._abort} --start-offset {hanging.offset}`",
-                extra=tagged("records_held_back"),
+                extra=tagged("transaction_hangs"),
             )
