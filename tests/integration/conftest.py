@@ -25,9 +25,8 @@ from tests.servers.jvms import COMPILED
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """This process's Spark session, stopped at the end of the run. Spark would have 200 tasks behind each shuffle of a
-    batch job, each of which is sent all that the job does."""
-    yield runtime.start("scribengin-tests", master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+    """This process's Spark session, stopped at the end of the run."""
+    yield runtime.start("scribengin-tests", master="local[2]")
     runtime.stop()
 
 

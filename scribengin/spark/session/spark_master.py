@@ -50,10 +50,18 @@ def python_path() -> str:
     return os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
 
 
+def _threads(master: str) -> int:
+    """Of `local[n]`; 1 where Spark will refuse it."""
+    found = _LOCAL.fullmatch(master)
+    number = found[2] if found is not None else None
+    return os.cpu_count() or 1 if number == "*" else int(number or 1)
+
+
 def settings_for(master: str, java: JavaRuntime) -> dict[str, str]:
     """What Spark must be told for this master, and may be told otherwise by `spark.conf`."""
     if master != YARN:
-        return {}
+        # Spark has 200 tasks behind each shuffle, as of a static table that is grouped: each is sent all of the job.
+        return {"spark.sql.shuffle.partitions": str(_threads(master))}
     of_containers = {"JAVA_HOME": str(java.home)}
     of_executors = {**of_containers, "PYTHONPATH": python_path()}
     return {

@@ -10,9 +10,11 @@ import pytest
 
 from scribengin.base.process.scratch import ScratchDirectory
 from scribengin.spark.session import session
+from scribengin.spark.session.spark_master import settings_for
 from scribengin_registry.java.runtime import JavaRuntime
 
 OPTIONS = "spark.driver.extraJavaOptions"
+SHUFFLE = "spark.sql.shuffle.partitions"
 ZIPS = "PYSPARK_ARCHIVES_PATH"
 
 
@@ -58,3 +60,21 @@ def test_executors_of_yarn_are_sent_what_the_home_of_links_has_not(
     with session._environment(java, master, tmp_path / "spark.properties", tmp_path):
         found = [Path(zip_).stem.partition("-")[0] for zip_ in os.environ[ZIPS].split(",") if zip_]
     assert (found, os.environ[ZIPS]) == (sent, said)
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "tasks"),
+    [
+        ("local[3]", {}, "3"),
+        ("local", {}, "1"),
+        ("local[ 2 ]", {}, "1"),
+        ("local[*, 4]", {}, str(os.cpu_count())),
+        ("local[2]", {SHUFFLE: "7"}, "7"),
+        ("yarn", {}, None),
+    ],
+)
+def test_a_shuffle_has_as_many_tasks_as_threads_unless_the_user_says_otherwise(
+    master: str, conf: Mapping[str, str], tasks: str | None, tmp_path: Path
+) -> None:
+    java = JavaRuntime(tmp_path, tmp_path / "java", 17)
+    assert (settings_for(master, java) | conf).get(SHUFFLE) == tasks
