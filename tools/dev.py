@@ -56,12 +56,12 @@ SETUP_LOG, FETCH_LOG = ROOT / ".cache" / "setup.log", ROOT / ".cache" / "fetch.l
 JAVA_MAJOR_MIN = 17
 COMPILED = ("scribengin", "registry", "tools", "tests")
 FAST_TESTS = ("unit", "contract", "property", "scenario", "house")
-# Many tests wait, for a disk, a session's end or a process's start: three processes left two cores idle for a quarter
-# of a run. So there are two processes more than there are cores, and each takes files in the order that tests/order.py
-# says. What is named by a path is looked at by somebody: one process, in order.
+# Many tests wait, for a disk, a session's end or a process's start: so there is one process more than there are cores,
+# and each takes files in the order that tests/order.py says. What is named by a path is looked at by somebody: one
+# process, in order.
 QUICK = "not spark and not servers and not long"
 SIDE_BY_SIDE = (
-    *("-n", str(min((os.cpu_count() or 1) + 2, 4)), "--dist", "loadfile", "--no-loadscope-reorder"),
+    *("-n", str(min((os.cpu_count() or 1) + 1, 4)), "--dist", "loadfile", "--no-loadscope-reorder"),
     "--max-worker-restart=0",  # a process that crashes ends the run: xdist hangs, or breaks, where it starts another
 )
 MEANWHILE = (("scribengin_dev.servers", "fetch"), ("tests.servers.jvms",))

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from scribengin.spark.session.class_archive import ARCHIVE_VARIABLE, make, mark, using
 from scribengin_dev.servers.java_server import OPTIONS_VARIABLE
-from scribengin_dev.servers.server_classes import ARCHIVES_VARIABLE
 from scribengin_registry.java.runtime import JavaRuntime, cache_directory, find_java
 
 _LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -31,7 +30,6 @@ def start_servers_lightly(environ: MutableMapping[str, str] = os.environ) -> Non
     environ[ARCHIVE_VARIABLE] = "off"  # one that is made beside tests costs them the processor
     # The archive is good for one home of Spark, which is in the cache: a test's user with a home of his own has ours.
     environ.setdefault("XDG_CACHE_HOME", str(cache_directory().parent))
-    environ.setdefault(ARCHIVES_VARIABLE, str(cache_directory() / "server-classes"))
     _add(environ, OPTIONS_VARIABLE, _LIGHT)
 
 

@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.errors import ServerDown
 from scribengin.spark.session.class_archive import ARCHIVE_VARIABLE, mark
 from scribengin.spark.session.session import session_beside
-from scribengin_dev.servers.java_server import OPTIONS_VARIABLE, java_command, run_tool
-from scribengin_dev.servers.server_classes import ARCHIVES_VARIABLE
-from scribengin_registry.java.jars import pyspark_jars
+from scribengin_dev.servers.java_server import OPTIONS_VARIABLE, java_command
 from scribengin_registry.java.runtime import find_java
 from tests.servers.jvms import CACHE, COMPILED, start_jvms_lightly, with_compiled_plans
 
@@ -74,38 +71,7 @@ def test_what_the_user_has_set_is_kept_and_nothing_is_set_twice() -> None:
     assert "codegen" not in with_compiled_plans(environ["SPARK_SUBMIT_OPTS"])
 
 
-def test_the_first_of_a_kind_leaves_its_classes_and_the_next_one_takes_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(ARCHIVES_VARIABLE, str(tmp_path / "archives"))
-    jars = pyspark_jars(["zookeeper-[0-9]*", "zookeeper-jute-*", "slf4j-api-*"], ServerDown)
-
-    def command(*words: str) -> list[str]:
-        return java_command("org.apache.zookeeper.Version", words, jars=jars, heap_mb=64, folder=tmp_path)
-
-    def named(option: str, words: list[str]) -> list[Path]:
-        return [Path(word.partition("=")[2]) for word in words if word.startswith(f"-XX:{option}=")]
-
-    first, beside = command("--full"), command("--full")
-    [archive] = named("ArchiveClassesAtExit", first)
-    assert not named("ArchiveClassesAtExit", beside), "one makes it"
-    version = run_tool("the first", first, folder=tmp_path)
-    after = command("--full")
-    whole = archive.is_file()
-    assert whole or find_java().major > 17, "later ones may come without, or refuse it"
-    assert named("SharedArchiveFile", after) == [archive] * whole
-    assert run_tool("the next one", after, folder=tmp_path) == version
-    archive.unlink(missing_ok=True)
-    archive.write_bytes(bytes(4096))
-    assert not named("SharedArchiveFile", command("--full")), "whose maker was killed"
-    making = archive.with_suffix(".making")
-    os.utime(making, (0, 0))
-    assert named("ArchiveClassesAtExit", command("--full")) == [archive], "long ago"
-    assert named("ArchiveClassesAtExit", command()) not in ([archive], []), "what it is told makes another kind"
-
-
 def test_a_server_gets_the_options_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(ARCHIVES_VARIABLE, raising=False)
     monkeypatch.setenv(OPTIONS_VARIABLE, "-Done=1 -Dtwo=2")
     command = java_command("a.Main", ["word"], jars=[tmp_path / "a.jar"], heap_mb=64, folder=tmp_path)
     assert command[-6:] == ["-Done=1", "-Dtwo=2", "-cp", str(tmp_path / "a.jar"), "a.Main", "word"]

@@ -14,12 +14,11 @@ from typing import IO, Protocol
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.errors import ServerDown
 from scribengin_dev.servers.host import THIS_HOST, Host
-from scribengin_dev.servers.server_classes import archive_options
 from scribengin_registry.java.process import WatchedProcess, free_port, server_port, tail_of
 from scribengin_registry.java.runtime import find_java
 
 _POLL_S = 0.05
-_STOP_TIMEOUT_S = 120.0  # an archive of its classes may have to be written first
+_STOP_TIMEOUT_S = 30.0
 _TOOL_TIMEOUT_S = 600.0
 _SHOWN_CHARACTERS = 4000
 _OPTIONS = (
@@ -117,11 +116,9 @@ def java_command(
     """How Java is called for a class of these jars. What it logs from `level` on goes to its standard error."""
     log4j = folder / f"log4j2-{level.lower()}.properties"
     log4j.write_text(_LOG4J2.format(level=level), encoding="utf-8")
-    java = find_java()
     asked = os.environ.get(OPTIONS_VARIABLE, "").split()
-    own = (*_OPTIONS, f"-Xmx{heap_mb}m", f"-Dlog4j2.configurationFile={log4j}")
-    options = (*own, *archive_options(main, arguments, jars, java), *asked)
-    return [str(java.executable), *options, "-cp", ":".join(map(str, jars)), main, *arguments]
+    options = (*_OPTIONS, f"-Xmx{heap_mb}m", f"-Dlog4j2.configurationFile={log4j}", *asked)
+    return [str(find_java().executable), *options, "-cp", ":".join(map(str, jars)), main, *arguments]
 
 
 def run_tool(what: str, command: Sequence[str], *, folder: Path, stdin: str = "") -> str:

@@ -95,7 +95,7 @@ def daemon_command(
     main: str, arguments: Sequence[str], folder: Path, configuration: Path, *, heap_mb: int, level: str = "INFO"
 ) -> list[str]:
     """How a class of Hadoop's is called, its log from `level` on going to standard error. Raises as `jars_of`."""
-    jars = [*daemon_jars(), configuration]  # an archive of classes is good for what begins with the same jars
+    jars = [configuration, *daemon_jars()]
     java, *words = java_command(main, arguments, jars=jars, heap_mb=heap_mb, folder=folder, level=level)
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
     temporary = folder / "tmp"
