@@ -26,7 +26,9 @@ from scribengin_registry.java.jars import pyspark_jars
 from scribengin_registry.java.runtime import find_java
 
 CONF_VARIABLE = "HADOOP_CONF_DIR"
-_OPTIONS = ("-Xmx160m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+LIGHT = "-XX:TieredStopAtLevel=1"
+"""For a JVM that ends before it would be compiled well, or waits most of its time."""
+_OPTIONS = ("-Xmx160m", "-Xss512k", "-XX:+UseSerialGC", LIGHT, "-XX:-UsePerfData")
 _JARS = (
     "hadoop-client-api-*",
     "hadoop-client-runtime-*",

@@ -23,12 +23,14 @@ class ScratchDirectory:
     behind can be told from what is in use without trusting process ids.
     """
 
-    def __init__(self, prefix: str) -> None:
-        """Its name begins with `prefix`. Raises OSError when the temporary directory cannot be written."""
-        _remove_abandoned(Path(tempfile.gettempdir()), prefix)
+    def __init__(self, prefix: str, parent: Path | None = None) -> None:
+        """Its name begins with `prefix`; it is in `parent`, or else in the temporary directory. Raises OSError when
+        that cannot be written."""
+        parent = parent or Path(tempfile.gettempdir())
+        _remove_abandoned(parent, prefix)
         self._lock = -1
         while self._lock < 0:
-            self.path = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
             self._lock = _locked(self.path / _LOCK)
 
     def subdirectory(self, name: str) -> Path:

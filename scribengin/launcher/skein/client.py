@@ -22,7 +22,7 @@ from scribengin.base import jvm
 from scribengin.base.process.private import private_directory
 from scribengin.errors import ConfigInvalid, LauncherError
 from scribengin.launcher.contract import tail_of_log
-from scribengin.launcher.skein.spec import LIGHT, MASTER, WORKER
+from scribengin.launcher.skein.spec import MASTER, WORKER
 from scribengin_registry.java.process import wait_or_kill
 from scribengin_registry.java.runtime import find_java
 
@@ -62,7 +62,7 @@ def submit(spec: Mapping[str, Any], folder: Path) -> str:
     try:
         with _driver_environment(folder):
             kind = _driver_class(skein)
-            options = [LIGHT, *os.environ.get(_DRIVER_OPTIONS, "").split()]
+            options = [jvm.LIGHT, *os.environ.get(_DRIVER_OPTIONS, "").split()]
             new = skein.Security.new_credentials()
             driver = kind(security=new, log=str(log), log_level="WARN", java_options=options)
         with driver:

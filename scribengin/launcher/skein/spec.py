@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from scribengin.base.jvm import LIGHT
 from scribengin.errors import ConfigInvalid
 from scribengin.launcher.contract import ContainerRequest
 from scribengin.launcher.yarn.client.applications import tag_of
@@ -23,8 +24,6 @@ PROGRAM_VARIABLE = "SCRIBENGIN_PROGRAM"
 """Set by Scribengin: what a worker's container of skein runs, words for a shell."""
 PYTHON_VARIABLE = "SCRIBENGIN_PYTHON"
 """Set by Scribengin: by it a master on skein learns which Python workers have."""
-LIGHT = "-XX:TieredStopAtLevel=1"
-"""For the JVMs of skein: one lives for a submission, the other one waits most of its time."""
 EXIT_LOG = "exit"
 """The log file with a worker's exit code: skein says no more than that something failed."""
 

@@ -26,6 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from scribengin.base.jvm import LIGHT
 from scribengin.base.process.scratch import ScratchDirectory
 from scribengin.errors import SparkUnavailable
 from scribengin.spark.python_daemon import MODULE as PYTHON_DAEMON
@@ -65,8 +66,6 @@ logger.tasks.level = off
 logger.python.name = org.apache.spark.api.python
 logger.python.level = off
 """
-LIGHT = "-XX:TieredStopAtLevel=1"
-"""For a JVM that ends before it would be compiled well."""
 SCRATCH_PREFIX = "scribengin-spark-"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ARENAS = "MALLOC_ARENA_MAX"

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 
-from scribengin.base.jvm import configuration_directory
+from scribengin.base.jvm import LIGHT, configuration_directory
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.spark_home import installed
 from scribengin_registry.java.runtime import JavaRuntime
@@ -73,7 +73,7 @@ def settings_for(master: str, java: JavaRuntime) -> dict[str, str]:
         "spark.yarn.maxAppAttempts": "1",
         "spark.yarn.am.memory": "512m",
         # It only asks for containers: what counts is that it is there soon.
-        "spark.yarn.am.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.yarn.am.extraJavaOptions": f"{LIGHT} -XX:+UseSerialGC",
         "spark.executor.instances": "2",
         "spark.executor.cores": "1",
         "spark.executor.memory": "1g",

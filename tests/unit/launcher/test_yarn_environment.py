@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.base.process.scratch import ScratchDirectory
 from scribengin.errors import LauncherError
 from scribengin.launcher.yarn.shipping import environment
 from scribengin.launcher.yarn.shipping.archive import Entry
@@ -57,7 +58,7 @@ def left(cache: Path) -> list[str]:
 def test_what_a_killed_process_has_left_is_removed_by_the_next(cache: Path) -> None:
     died = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr
-    assert len([name for name in left(cache) if name.startswith((".environment-", "scribengin-environment-"))]) == 2
+    assert len([name for name in left(cache) if name.startswith(".scribengin-environment-")]) == 2
     build_environment()
     assert left(cache) == []
 
@@ -68,7 +69,7 @@ def test_what_somebody_else_is_writing_stays(cache: Path, monkeypatch: pytest.Mo
     def slowly(entries: list[Entry], stream: object) -> None:
         if not seen:
             seen.append("the first one")
-            environment._remove_abandoned(cache / "scribengin" / "environments")
+            ScratchDirectory(".scribengin-environment-", cache / "scribengin" / "environments").remove()
         write(entries, stream)  # type: ignore[arg-type]
 
     monkeypatch.setattr(environment, "write_archive", slowly)
@@ -78,19 +79,21 @@ def test_what_somebody_else_is_writing_stays(cache: Path, monkeypatch: pytest.Mo
 
 
 def test_one_that_is_swept_before_it_is_locked_is_made_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make: Callable[..., tuple[int, str]] = tempfile.mkstemp
+    make: Callable[..., str] = tempfile.mkdtemp
     made: list[str] = []
 
-    def gone_at_first(**options: object) -> tuple[int, str]:
-        handle, name = make(**options)
-        if not made:
-            Path(name).unlink()
-        made.append(name)
-        return handle, name
+    def gone_at_first(**options: object) -> str:
+        name = make(**options)
+        if options["dir"] == cache / "scribengin" / "environments":
+            if not made:
+                Path(name).rmdir()
+            made.append(name)
+        return name
 
-    monkeypatch.setattr(tempfile, "mkstemp", gone_at_first)
+    monkeypatch.setattr(tempfile, "mkdtemp", gone_at_first)
     assert build_environment().path.is_file()
     assert len(made) == 2
+    assert left(cache) == []
 
 
 def test_a_disk_that_is_full_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

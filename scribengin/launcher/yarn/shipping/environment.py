@@ -11,18 +11,15 @@ the machine it was made on, so the same environment makes the same archive every
 
 from __future__ import annotations
 
-import fcntl
 import importlib.metadata
 import os
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.process.scratch import ScratchDirectory
@@ -41,7 +38,6 @@ _SHOWN_LINES = 8
 _TIMEOUT_S = 1800.0
 _FILE_MODE = 0o644
 _KEPT_MAX = 3
-_DRAFT = ".draft"
 _PYTHON = """#!/bin/sh
 # Made by Scribengin: runs the interpreter beside it, wherever this is.
 here=$(readlink -f "$0")
@@ -99,12 +95,12 @@ def build_environment(output: Path | None = None, requirements: Sequence[str] = 
 
 
 @contextmanager
-def _scratch() -> Iterator[Path]:
-    """A directory for what is installed. One that a killed process has left goes."""
+def _scratch(parent: Path | None = None) -> Iterator[Path]:
+    """A directory for what is on its way. One that a killed process has left there goes."""
     try:
-        directory = ScratchDirectory("scribengin-environment-")
+        directory = ScratchDirectory(".scribengin-environment-", parent)
     except OSError as error:
-        raise LauncherError(f"the environment could not be packed: {error}; set TMPDIR") from error
+        raise LauncherError(f"the environment could not be packed: {error}") from error
     try:
         yield directory.path
     finally:
@@ -202,35 +198,14 @@ def _install(requirements: Sequence[str], scratch: Path) -> Path:
 def _write(entries: Sequence[Entry], target: Path) -> None:
     """Write the archive; it appears whole, whoever else does the same."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(target.parent)
-    stream, draft = _draft(target)
-    with stream:
-        try:
+    with _scratch(target.parent) as scratch:
+        draft = scratch / "archive"
+        with draft.open("wb") as stream:
             os.fchmod(stream.fileno(), _FILE_MODE)
             write_archive(entries, stream)
             stream.flush()
             os.fsync(stream.fileno())  # it is used again by its name: a power failure must not leave half of it there
-            draft.rename(target)
-        finally:
-            draft.unlink(missing_ok=True)
-
-
-def _draft(target: Path) -> tuple[BinaryIO, Path]:
-    """A new file beside it, locked for as long as it is open."""
-    while True:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-", suffix=_DRAFT)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        if os.fstat(handle).st_nlink:  # else somebody took it for abandoned in between
-            return os.fdopen(handle, "wb"), Path(name)
-        os.close(handle)
-
-
-def _remove_abandoned(parent: Path) -> None:
-    """Drafts whose process was killed. Whoever writes one has locked it."""
-    for draft in parent.glob(f".*{_DRAFT}"):
-        with suppress(OSError), draft.open("rb") as stream:  # in use, another user's, or gone meanwhile
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            draft.unlink()
+        draft.rename(target)
 
 
 def _forget_older(newest: Path) -> None:
