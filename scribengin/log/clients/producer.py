@@ -182,7 +182,8 @@ class LogProducer(ClosedOrAborted):
             self._changed.wait_for(lambda: not any(self._is_unsent(batch) for batch in waiting))
             writers = [stream.writer for stream in self._streams.values()]
             ended = [self._check_running] if any(batch.dropped for batch in waiting) else []
-        for_each([*ended, *(writer.flush for writer in writers if not writer.failed), self._outstanding.wait])
+        flushes = [writer.flush for writer in writers if not writer.failed]
+        for_each([*flushes, self._outstanding.wait, *ended])  # the end of the producer is said, not that of its writers
 
     def close(self) -> None:
         """Flush, and give all logs back. Idempotent. Raises as `flush`."""

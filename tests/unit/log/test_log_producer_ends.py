@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 
 from scribengin.base.threads import pause
 from scribengin.errors import LogClosed, LogError
-from scribengin.log import LogNamespace
+from scribengin.log import DlsnRange, LogNamespace, LogWriter
 from scribengin.log.clients import LogProducer, RecordMetadata
 from scribengin.testing.log_samples import payloads_read
 
@@ -40,8 +41,14 @@ def test_what_is_refused_for_want_of_a_thread_is_not_sent_and_what_follows_is(
     assert payloads_read(logs, LOG) == [b"taken"]
 
 
-def test_whoever_flushes_hears_that_the_producer_was_aborted_before_all_was_sent(logs: LogNamespace) -> None:
+@pytest.mark.parametrize("unwritten", [False, True])
+def test_whoever_flushes_hears_that_the_producer_was_aborted_before_all_was_sent(
+    logs: LogNamespace, monkeypatch: pytest.MonkeyPatch, unwritten: bool
+) -> None:
+    """Whether or not the end of the writer was sooner than the write of what it had been handed."""
     logs.create("flights/1")
+    if unwritten:
+        monkeypatch.setattr(LogWriter, "write_atomic", closed_before_it_was_written)
     producer = LogProducer(logs, linger_ms=0, timeout_s=60)
     with ThreadPoolExecutor(2) as others, logs.open_writer(LOG):
         sent = producer.send("flights", b"sent", partition=0)
@@ -56,8 +63,14 @@ def test_whoever_flushes_hears_that_the_producer_was_aborted_before_all_was_sent
             left.result(60)
     with pytest.raises(LogClosed, match="the producer is closed"):
         flushed.result(60)
-    assert sent.result(60).partition == 0
+    assert isinstance(sent.exception(60), LogClosed if unwritten else LogClosed | None)
     aborted.result(60)
+
+
+def closed_before_it_was_written(_writer: LogWriter, _batch: pa.RecordBatch) -> Future[DlsnRange]:
+    answer: Future[DlsnRange] = Future()
+    answer.set_exception(LogClosed("the writer was closed before this was written"))
+    return answer
 
 
 @pytest.mark.parametrize("ending", [LogProducer.flush, LogProducer.close])
