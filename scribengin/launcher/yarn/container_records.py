@@ -59,6 +59,8 @@ class ContainerRecords:
         self._registry = registry
         self._path = path
         self._versions: dict[str, int] = {}
+        self._unknown: dict[str, bytes] = {}
+        """What was written last of a container, where nobody knows whether it will be there."""
 
     def all(self) -> list[ContainerRecordDescriptor]:
         """Every record, oldest first. Raises RegistryUnreachable, DescriptorUnreadable."""
@@ -89,22 +91,43 @@ class ContainerRecords:
         OutcomeUnknown: then call it again."""
         name = record.container.id
         path = f"{self._path}/{name}"
+        data = record.to_bytes()
         try:
-            self._versions[name] = self._registry.set(path, record.to_bytes(), self._versions.get(name, -1))
+            self._versions[name] = self._set(path, name, data)
         except OutcomeUnknown:
-            self._registry.sync()
-            node = self._registry.find(path)
-            if node is None or node.data != record.to_bytes():
+            self._unknown[name] = data
+            if not self._has_arrived(path, name):
                 raise
-            self._versions[name] = node.version
         except VersionConflict as error:
             raise LauncherError(f"container {name} is another master's by now") from error
         except NodeMissing as error:
             raise LauncherError(f"container {name} was forgotten by somebody ({path} is gone)") from error
+        self._unknown.pop(name, None)
+
+    def _set(self, path: str, name: str, data: bytes) -> int:
+        """The new version. What an earlier call has left without knowing may have arrived late: it is ours, too."""
+        try:
+            return self._registry.set(path, data, self._versions.get(name, -1))
+        except VersionConflict:
+            if not self._has_arrived(path, name):
+                raise
+            return self._registry.set(path, data, self._versions[name])
+
+    def _has_arrived(self, path: str, name: str) -> bool:
+        """Whether the record is what we have written without knowing; then its version is known."""
+        if name not in self._unknown:
+            return False
+        self._registry.sync()
+        node = self._registry.find(path)
+        if node is None or node.data != self._unknown[name]:
+            return False
+        self._versions[name] = node.version
+        return True
 
     def forget(self, container: str) -> None:
         """Delete the record of one that has ended."""
         self._versions.pop(container, None)
+        self._unknown.pop(container, None)
         try:
             self._registry.delete(f"{self._path}/{container}")
         except NodeMissing:
