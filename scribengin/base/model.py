@@ -178,7 +178,7 @@ class Descriptor(Part):
 
     def to_bytes(self) -> bytes:
         """Indented JSON, because operators read and edit it in place."""
-        return indented(self.model_dump(mode="json"))
+        return self.model_dump_json(indent=1).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, *, path: str) -> Self:

@@ -10,6 +10,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from tests.house.outside import Outside
 from tests.house.tree import SourceFile, called_name, imported_names, resolved, shipped_files
@@ -56,18 +57,16 @@ def repeated_failpoints() -> list[str]:
     return [name for name, count in names.items() if count > 1]
 
 
-def named_failpoints(file: SourceFile) -> Iterator[tuple[str, str]]:
+@cache
+def named_failpoints(file: SourceFile) -> tuple[tuple[str, str], ...]:
     """Every `with failpoint("name"):` of a file, with its place."""
-    for node in _failpoint_calls(file):
-        if (name := _literal(node)) is not None:
-            yield name, f"{file.path}:{node.lineno}"
+    named = ((_literal(node), f"{file.path}:{node.lineno}") for node in _failpoint_calls(file))
+    return tuple((name, place) for name, place in named if name is not None)
 
 
 def misused_failpoints(file: SourceFile) -> list[str]:
     """Uses of `failpoint` other than `with failpoint("a literal name without a colon"):`."""
-    in_with = {
-        id(item.context_expr) for node in ast.walk(file.tree) if isinstance(node, ast.With) for item in node.items
-    }
+    in_with = {id(item.context_expr) for node in file.nodes if isinstance(node, ast.With) for item in node.items}
     calls = list(_failpoint_calls(file))
     wrong = [
         f"{file.path}:{c.lineno} failpoint is not what a with statement opens" for c in calls if id(c) not in in_with
@@ -118,7 +117,7 @@ def _engine_files(text: str = "") -> list[SourceFile]:
 
 def _failpoint_calls(file: SourceFile) -> Iterator[ast.Call]:
     meant = imported_names(file)
-    return (node for node in ast.walk(file.tree) if isinstance(node, ast.Call) and _is_failpoint(node, meant))
+    return (node for node in file.nodes if isinstance(node, ast.Call) and _is_failpoint(node, meant))
 
 
 def _is_failpoint(node: ast.expr, meant: dict[str, str]) -> bool:

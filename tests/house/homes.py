@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import PurePosixPath
 
 from tests.house.rooms import imported_modules, room
@@ -54,11 +55,15 @@ def stray_helpers(files: Iterable[SourceFile]) -> list[str]:
 def _rooms_of(file: SourceFile, known: Mapping[str, SourceFile], seen: set[str]) -> Iterator[str]:
     """The outermost rooms that a test is about: as modules that it or its helpers import, or in strings."""
     seen.add(file.module)
-    for name in _NAMED.findall(file.text):
-        yield room(name).split(".")[0]
+    yield from _named_rooms(file)
     for module, _line in imported_modules(file):
         if module in known and module not in seen and not module.startswith("tests.house"):
             yield from _rooms_of(known[module], known, seen)
+
+
+@cache
+def _named_rooms(file: SourceFile) -> frozenset[str]:
+    return frozenset(room(name).split(".")[0] for name in _NAMED.findall(file.text))
 
 
 def _folder(file: SourceFile) -> str:

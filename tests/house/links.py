@@ -78,4 +78,4 @@ def strange_names(page: Path, sources: Mapping[str, str]) -> Iterator[str]:
 
 
 def _has(source: str, words: str) -> bool:
-    return re.search(rf"\b{re.escape(words)}\b", source) is not None
+    return words in source and re.search(rf"\b{re.escape(words)}\b", source) is not None

@@ -19,7 +19,7 @@ _NAME = re.compile(r"^scribengin(?:_\w+)?(?:\.\w+)+(?::[\w.]+)?$")
 
 def stale_names(file: SourceFile, modules: Mapping[str, SourceFile]) -> Iterator[str]:
     """Strings of a file that read like a name of ours, and name nothing: what was moved, or mistyped."""
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or not _NAME.match(node.value):
             continue
         if not _names_something(node.value.replace(":", "."), modules):
@@ -30,7 +30,7 @@ def said_elsewhere(file: SourceFile) -> list[str]:
     """Strings of a file that another one has the name for."""
     return [
         f"{file.path}:{node.lineno} '{node.value}' is said in {place}"
-        for node in ast.walk(file.tree)
+        for node in file.nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         for said, place in SAID_IN.items()
         if file.module != place and (node.value == said or node.value.startswith(f"{said}/"))
@@ -48,7 +48,7 @@ def _names_something(name: str, modules: Mapping[str, SourceFile]) -> bool:
 def defined_names(file: SourceFile) -> set[str]:
     """What a module defines at any depth, or imports."""
     found = set(imported_names(file))
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tests.house.tree import SourceFile, dotted, imported_names, resolved
 
@@ -49,10 +49,10 @@ class Outside:
 
     def __init__(self, file: SourceFile) -> None:
         self._meant = imported_names(file)
-        self._assigned = _assigned(file.tree)
+        self._assigned = _assigned(file.nodes)
         self._handles = {
             ast.unparse(target)
-            for value, target in _bindings(file.tree)
+            for value, target in _bindings(file.nodes)
             if isinstance(value, ast.Call) and self._opens_for_writing(value)
         }
 
@@ -110,17 +110,17 @@ class Outside:
         return bool(values) and depth < 3 and not any(self._may_create(value, depth + 1) for value in values)
 
 
-def _assigned(tree: ast.Module) -> dict[str, list[ast.expr]]:
+def _assigned(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
     values: dict[str, list[ast.expr]] = {}
-    for value, target in _bindings(tree):
+    for value, target in _bindings(nodes):
         if isinstance(target, ast.Name):
             values.setdefault(target.id, []).append(value)
     return values
 
 
-def _bindings(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _bindings(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Every value that gets a name, with what it is bound to."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assign):
             yield from ((node.value, target) for target in node.targets)
         elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and node.value is not None:

@@ -16,7 +16,7 @@ from tests.house.tree import SourceFile
 def program_of(file: SourceFile) -> str:
     """The programs of a file that import of ours, one after the other: they are often put together so."""
     found = []
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "import " in node.value:
             text = dedent(node.value)
             if any(_is_ours(node) for node in _imports(text)):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 
 from tests.house.allowed import INSIDE_LOG, INSIDE_REGISTRY, UPWARD
-from tests.house.tree import CODE_ROOTS, SourceFile, shipped_files
+from tests.house.tree import CODE_ROOTS, SourceFile, modules_that_ship, shipped_files
 
 # Room -> the rooms right below it. A room may import itself and everything below it, at any depth; nothing else.
 # A room within a room is a room of its own; what is named nowhere belongs to the nearest folder that is.
@@ -122,6 +123,7 @@ ACTING = tuple(
 """What changes dataflows, and nothing that draws may import."""
 
 
+@cache
 def room(module: str) -> str:
     """The room that a module of ours stands in."""
     parts = module.split(".")
@@ -130,6 +132,7 @@ def room(module: str) -> str:
     return next((name for name in _around(".".join(parts)) if name in BELOW), "base")
 
 
+@cache
 def everything_below(name: str) -> frozenset[str]:
     """The rooms that `name` may import, itself included."""
     return frozenset({name}).union(*(everything_below(below) for below in BELOW[name]))
@@ -146,9 +149,14 @@ def drawing() -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def imported_modules(file: SourceFile) -> Iterator[tuple[str, int]]:
+@cache
+def imported_modules(file: SourceFile) -> tuple[tuple[str, int], ...]:
     """What a file imports, and where. Of `from a import b`, both `a` and `a.b`: `b` may be a module."""
-    for node in ast.walk(file.tree):
+    return tuple(_imported_modules(file))
+
+
+def _imported_modules(file: SourceFile) -> Iterator[tuple[str, int]]:
+    for node in file.nodes:
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -207,9 +215,10 @@ def _reached(start: str, arrows: Mapping[str, set[str]]) -> set[str]:
     return seen
 
 
-def _around(module: str) -> list[str]:
+@cache
+def _around(module: str) -> tuple[str, ...]:
     parts = module.split(".")
-    return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
+    return tuple(".".join(parts[:n]) for n in range(len(parts), 0, -1))
 
 
 def behind_the_registry(file: SourceFile) -> list[str]:
@@ -271,7 +280,7 @@ def _absolute(file: SourceFile, node: ast.ImportFrom) -> str:
 
 def _is_module(name: str) -> bool:
     """Whether that is a module, and no name that stands in one."""
-    return name in {file.module for file in shipped_files()}
+    return name in modules_that_ship()
 
 
 def _is_in(module: str, place: str) -> bool:

@@ -62,7 +62,7 @@ def crowded_assignments(file: SourceFile) -> list[str]:
     """`self.a, self.b = a, b`: two lines that pretend to be one. To swap, or to take and clear, is another thing."""
     return [
         f"{file.path}:{node.lineno} {ast.unparse(node)}"
-        for node in ast.walk(file.tree)
+        for node in file.nodes
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and _crowded(node.targets[0], node.value)
     ]
 
@@ -72,12 +72,12 @@ def bare_counts(file: SourceFile) -> list[str]:
     number than 1 is not meant."""
     guarded = {
         part
-        for node in ast.walk(file.tree)
+        for node in file.nodes
         if isinstance(node, ast.IfExp) or (isinstance(node, ast.Call) and called_name(node) == "which")
         for part in ast.walk(node)
     }
     found = []
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _COUNTED_LATER.search(node.value):
             found.append(f"{file.path}:{node.lineno} {node.value[:40]}")
         for value, text in pairwise(node.values) if isinstance(node, ast.JoinedStr) and node not in guarded else ():
@@ -116,7 +116,7 @@ def thread_starters(file: SourceFile) -> list[str]:
     """Threads and timers that are made, and waits on an event that nobody else has."""
     meant = imported_names(file)
     wrong = []
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if not isinstance(node, ast.Call):
             continue
         name = resolved(called_name(node), meant)
@@ -132,7 +132,7 @@ def skippers(file: SourceFile) -> list[str]:
     """Tests that are left out, or may fail."""
     meant = imported_names(file)
     wrong = []
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Attribute | ast.Name) and (name := resolved(dotted(node), meant)):
             first, last = name.split(".")[0], name.split(".")[-1]
             if first in ("pytest", "unittest") and last in SKIPPING:
@@ -142,7 +142,7 @@ def skippers(file: SourceFile) -> list[str]:
 
 def blanket_handlers(file: SourceFile) -> Iterator[tuple[str, str]]:
     """Handlers that catch everything and go on: (`module:function`, place). One that raises again swallows nothing."""
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.ExceptHandler) and _catches_everything(node) and not _raises_again(node):
             yield f"{file.module}:{enclosing(file, node)}", f"{file.path}:{node.lineno}"
         if isinstance(node, ast.Call) and called_name(node).split(".")[-1] == "suppress" and _any_blanket(node.args):
@@ -151,7 +151,7 @@ def blanket_handlers(file: SourceFile) -> Iterator[tuple[str, str]]:
 
 def hand_made_races(file: SourceFile) -> Iterator[tuple[str, str]]:
     """Loops that catch VersionConflict and go round again: (`module:function`, place)."""
-    for loop in ast.walk(file.tree):
+    for loop in file.nodes:
         if not isinstance(loop, ast.For | ast.While):
             continue
         for node in ast.walk(loop):
@@ -164,7 +164,7 @@ def hand_made_races(file: SourceFile) -> Iterator[tuple[str, str]]:
 def kinds_asked(file: SourceFile) -> list[str]:
     """`isinstance` of one connector's configuration: an endpoint tells what a source or sink is, of any kind."""
     wrong = []
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Call) and called_name(node) == "isinstance":
             names = [n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)]
             wrong += [f"{file.path}:{node.lineno} {n}" for n in names if n.endswith(("SourceConfig", "SinkConfig"))]
@@ -197,7 +197,7 @@ def _uses(file: SourceFile, names: frozenset[str]) -> list[str]:
     meant = imported_names(file)
     return [
         f"{file.path}:{node.lineno} {name}"
-        for node in ast.walk(file.tree)
+        for node in file.nodes
         if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load)
         if (name := resolved(dotted(node), meant)) in names
     ]

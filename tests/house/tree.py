@@ -6,7 +6,7 @@ import ast
 import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +23,7 @@ _DOT_FOLDERS_OF_OURS = frozenset({".ci", ".github"})
 _TEXT = frozenset({".py", ".md", ".toml", ".yaml", ".yml", ".txt", ".json", ".csv", ".sh", ".cfg", ".ini", ""})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SourceFile:
     """A Python file: its path from the root, its module name, its text and its syntax tree."""
 
@@ -36,6 +36,11 @@ class SourceFile:
     def is_package(self) -> bool:
         """Whether this is a package's `__init__.py`."""
         return self.path.endswith("__init__.py")
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """The whole tree, as `ast.walk` goes through it: most rules do."""
+        return tuple(ast.walk(self.tree))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +72,19 @@ def python_files() -> list[SourceFile]:
     return _source_files([path for path in text_files() if path.suffix == ".py"])
 
 
+@cache
+def modules_that_ship() -> frozenset[str]:
+    """The names of what `shipped_files` are."""
+    return frozenset(file.module for file in shipped_files())
+
+
 def shipped_files(text: str = "") -> list[SourceFile]:
     """What the wheel installs, and scribengin_dev: the files with that text. Nothing else is parsed, as the crash tests
     ask for it, too, some while tests are collected."""
     paths = [path for path in text_files() if path.suffix == ".py"]
     modules = {path: _module_name(path.relative_to(ROOT)) for path in paths}
     shipped = [path for path, module in modules.items() if module.split(".")[0] in CODE_ROOTS]
-    return _source_files([path for path in shipped if not text or text in path.read_text(encoding="utf-8")])
+    return _source_files([path for path in shipped if not text or text in _text(path)])
 
 
 def files_of_tests() -> list[SourceFile]:
@@ -92,9 +103,10 @@ def files_that_run() -> list[SourceFile]:
     return [file for file in python_files() if not file.path.startswith("tests/")]
 
 
-def functions(file: SourceFile) -> Iterator[Function]:
+@cache
+def functions(file: SourceFile) -> tuple[Function, ...]:
     """Every function of a file, also those inside of classes and functions."""
-    yield from _functions(file.tree, "")
+    return tuple(_functions(file.tree, ""))
 
 
 def enclosing(file: SourceFile, node: ast.AST) -> str:
@@ -118,10 +130,11 @@ def dotted(node: ast.expr) -> str:
     return ""
 
 
+@cache
 def imported_names(file: SourceFile) -> dict[str, str]:
     """What a name of this file stands for: {"fsync": "os.fsync", "pa": "pyarrow"}."""
     meant: dict[str, str] = {}
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Import):
             meant |= {alias.asname or alias.name.split(".")[0]: _bound(alias) for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -190,8 +203,12 @@ def _source_files(paths: list[Path]) -> list[SourceFile]:
 @cache
 def _source_file(path: Path) -> SourceFile:
     relative = path.relative_to(ROOT)
-    text = path.read_text(encoding="utf-8")
-    return parse(text, _module_name(relative), relative.as_posix())
+    return parse(_text(path), _module_name(relative), relative.as_posix())
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def _module_name(relative: Path) -> str:

@@ -84,7 +84,7 @@ CONNECTOR_MISTAKES: dict[Mistake, tuple[Storage, Aim]] = {
     merge_the_newest_first: ("files", Aim(0)),
     merge_without_version: (
         "files",
-        Aim(19, ("zombie", "files.merge_write:after"), ("zombie", "files.merge_decide:before")),
+        Aim(18, ("zombie", "files.merge_write:after"), ("zombie", "files.merge_decide:before")),
     ),
     read_segments_beside_their_merge: ("files", Aim(3)),
     read_what_is_not_committed: ("kafka", Aim(0)),

@@ -237,14 +237,14 @@ LOG_MISTAKES: dict[Mistake, Aim] = {
     complete_what_is_not_durable: Aim(
         2, ("power off", "log.recovery_complete:after"), ("kill", "log.segment_write:after")
     ),
-    roll_while_staged: Aim(1),
+    roll_while_staged: Aim(18),
     truncate_past_a_reader: Aim(1),
-    readers_stand_where_the_log_ends: Aim(0),
+    readers_stand_where_the_log_ends: Aim(23),
     complete_twice: Aim(1, ("kill", "round.commit:before")),
     stage_again_what_was_committed: Aim(0, ("kill", "round.commit:after")),
     keep_whatever_is_staged: Aim(0, ("kill", "round.commit:before")),
     guess_that_a_change_was_applied: Aim(0, ("lose request", "log.segment_roll:before")),
-    guess_that_a_change_was_not_applied: Aim(0, ("lose reply", "log.segment_roll:before")),
+    guess_that_a_change_was_not_applied: Aim(2, ("lose reply", "log.segment_roll:before")),
 }
 
 RARE_LOG_MISTAKES: dict[Mistake, Aim] = {

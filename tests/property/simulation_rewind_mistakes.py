@@ -315,5 +315,5 @@ REWIND_MISTAKES: dict[Mistake, RewindAim] = {
     rewind_to_an_end_that_readers_have_passed: AimAtAnEnd(3),
     remove_files_of_a_purge_that_failed: AimAtAPurge(43),
     ask_how_much_is_left_and_not_from_where: AimAtRetention(0),
-    move_back_whoever_came: AimAtRetention(3),
+    move_back_whoever_came: AimAtRetention(0),
 }

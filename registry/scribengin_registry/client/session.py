@@ -82,6 +82,8 @@ class SessionTracker:
 
     def await_settled(self, deadline: Deadline) -> SessionState:
         """Wait until the session is not SUSPENDED, or the deadline: the state then."""
+        if (state := self._state) is not SessionState.SUSPENDED:  # as nearly always: no lock for that
+            return state
         with self._changed:
             deadline.wait(partial(self._changed.wait_for, lambda: self._state is not SessionState.SUSPENDED))
             return self._state

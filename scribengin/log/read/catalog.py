@@ -269,15 +269,18 @@ class LogCatalog:
     def _out_of_date(self, state: LogState) -> bool:
         """Whether the registry is to be asked again. Who follows a log goes on with what it knows while no registry
         answers: what grows, grows in files."""
+        stale = self._stale.is_set()
+        if not stale and not self._follow:
+            return False
+        now_s = self._clock.monotonic_s()
+        if not stale and now_s - self._checked_s < _RECHECK_S:
+            return False  # as nearly always, and many times a second
         if self._follow and self._metadata.registry.state is SessionState.SUSPENDED:
             return False
-        return self._stale.is_set() or self._overlooked(state)
+        return stale or self._overlooked(state, now_s)
 
-    def _overlooked(self, state: LogState) -> bool:
-        """Whether the metadata changed and nobody said so. Asks the registry once in a while."""
-        now_s = self._clock.monotonic_s()
-        if not self._follow or now_s - self._checked_s < _RECHECK_S:
-            return False
+    def _overlooked(self, state: LogState, now_s: float) -> bool:
+        """Whether the metadata changed and nobody said so. Asks the registry."""
         self._checked_s = now_s
         try:
             return self._metadata.head()[1] != state.head_version

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 
 from crc32c import crc32c
 
@@ -39,6 +40,7 @@ def slot_of(tail: Tail) -> bytes:
     return crc32c(numbers).to_bytes(4, "little") + numbers
 
 
+@lru_cache(maxsize=256)  # who follows a log looks many times a second, and mostly at the same
 def read_tail(data: bytes) -> Tail | None:
     """The newest valid slot of a `.tail` file."""
     tails = []

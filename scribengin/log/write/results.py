@@ -197,7 +197,10 @@ def _unfit(log: str, batch: pa.RecordBatch, config: LogConfig) -> dict[int, LogE
     """The rows without a payload, or with something that is too large."""
     refused: dict[int, LogError] = {}
     for name in (PAYLOAD, "key", "channel"):
-        sizes = _numbers(pc.binary_length(body_column(log, batch, name)), -1)
+        column = body_column(log, batch, name)
+        if name != PAYLOAD and column.null_count == len(column):
+            continue  # most logs have no keys, or no channels
+        sizes = _numbers(pc.binary_length(column), -1)
         if name == PAYLOAD:
             refused |= {int(row): no_payload(log) for row in np.flatnonzero(sizes < 0)}
         large = np.flatnonzero(sizes > config.record_bytes_max)

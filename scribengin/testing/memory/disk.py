@@ -222,7 +222,7 @@ class MemoryDisk:
         """For a file that was opened in that boot: the disk while it is changed or looked at. Raises OSError."""
         with self._lock:
             if boot != self._boots:
-                raise _os_error(OSError, errno.EIO, "the power failed since it was opened")
+                raise _power_failed()
             yield self._disk
 
     def write(self, inode: _Inode, path: str, boot: int, data: bytes, offset: int | None) -> None:
@@ -242,6 +242,14 @@ class MemoryDisk:
             watcher.set()
         if short:
             raise _os_error(OSError, errno.ENOSPC, path)
+
+    def read(self, inode: _Inode, boot: int, start: int, end: int) -> bytes:
+        """For a file that is open: the bytes [start, end), as far as there are any. Raises OSError. Readers that wait
+        ask all the time: without `using`, this costs half as much."""
+        with self._lock:
+            if boot != self._boots:
+                raise _power_failed()
+            return bytes(inode.content[start:end])
 
     def sync(self, inode: _Inode, path: str, boot: int) -> None:
         """For a file that is open: make it durable, as far as it is not lost. Raises OSError."""
@@ -307,8 +315,7 @@ class MemoryFile:
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes [start, end), as far as there are any."""
-        with self._disk.using(self._boot):
-            return bytes(self._inode.content[start:end])
+        return self._disk.read(self._inode, self._boot, start, end)
 
     def read_past_cache(self, start: int, end: int) -> bytes:
         """The same as the disk has it: zeros where it has lost something."""
@@ -323,6 +330,10 @@ class MemoryFile:
 
 
 _MISSING: tuple[type[OSError], int] = (FileNotFoundError, errno.ENOENT)
+
+
+def _power_failed() -> OSError:
+    return _os_error(OSError, errno.EIO, "the power failed since it was opened")
 
 
 def _above(path: str) -> str:

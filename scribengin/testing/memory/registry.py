@@ -172,10 +172,11 @@ class MemoryEnsemble:
             return versions
 
     def _tell(self, server: Follower | None, changes: Sequence[TreeChange]) -> None:
+        sessions = [session for session in self._sessions.values() if session.follower is server]
         for change in changes:
-            for session in list(self._sessions.values()):
-                if session.follower is server:
-                    session.tell(change)
+            fires = _fires(change)
+            for session in sessions:
+                session.tell(fires)
 
     def suspend(self, registry: MemoryRegistry) -> None:
         """No server answers this session any more, and none expires it yet."""
@@ -189,6 +190,19 @@ class MemoryEnsemble:
         """The session ends at the servers. It hears of that once it is in touch with them."""
         self.leave(registry.session_id)
         registry.was_expired()
+
+
+_Fires = tuple[What, EventKind, str]
+"""Watches of what, what they are told, and of which node."""
+
+
+def _fires(change: TreeChange) -> list[_Fires]:
+    """The watches that a change fires, in order."""
+    path = change.path
+    if change.kind == "changed":
+        return [("node", "changed", path)]
+    around: list[_Fires] = [("node", change.kind, path), ("children", "children", parent_of(path))]
+    return [("children", "deleted", path), *around] if change.kind == "deleted" else around
 
 
 class MemoryRegistry(TrackedRegistry):
@@ -317,13 +331,11 @@ class MemoryRegistry(TrackedRegistry):
         if self.follower is not None:
             self._ensemble.catch_up(self.follower)
 
-    def tell(self, change: TreeChange) -> None:
-        """Call the watches that this change fires."""
-        if change.kind == "deleted":
-            self._fire("children", "deleted", change.path)
-        self._fire("node", change.kind, change.path)
-        if change.kind != "changed":
-            self._fire("children", "children", parent_of(change.path))
+    def tell(self, fires: Sequence[_Fires]) -> None:
+        """Call the watches that a change fires."""
+        for what, kind, at in fires:
+            for watch in self._watches.take(what, at):
+                self._tell(watch, kind, at)
 
     def lose_touch(self) -> None:
         """No server answers any more. Watches are forgotten, and told of it once the session's fate is known."""
@@ -357,6 +369,10 @@ class MemoryRegistry(TrackedRegistry):
     def _read(self, act: str, path: str, look: Callable[[str], _T]) -> _T:
         """The answer to a request that may be repeated, waited for until the limit."""
         at = self._at(path)
+        if self._tracker.state is SessionState.CONNECTED:  # as nearly always: nothing to wait for
+            with self._ensemble.lock:
+                if self._touch:
+                    return self._told_of(look, at)
         deadline = Deadline(2 * self._session_timeout_s)
         while True:
             self._refuse_unusable(self._tracker.await_usable(deadline), act, path, deadline)
@@ -442,10 +458,6 @@ class MemoryRegistry(TrackedRegistry):
                 return look(at)
 
         return looking
-
-    def _fire(self, what: What, kind: EventKind, at: str) -> None:
-        for watch in self._watches.take(what, at):
-            self._tell(watch, kind, at)
 
     def _tell(self, watch: Watch, kind: EventKind | Literal["session"], at: str) -> None:
         event = WatchEvent(kind, at.removeprefix(self._chroot) or "/")

@@ -78,10 +78,12 @@ class SimulatedLock:
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """As threading's."""
         scheduler = self._scheduler
-        scheduler.give_way()
-        if self._held and not (self._again and self._holder is scheduler.running):
+        running = scheduler.running
+        if running is not None and not running.atomic:
+            scheduler.give_way()
+        if self._held and not (self._again and self._holder is running):
             return self._acquire_held(blocking, timeout)
-        self._holder = scheduler.running
+        self._holder = running
         self._held += 1
         return True
 
@@ -130,7 +132,11 @@ class SimulatedRLock(SimulatedLock):
             if running is not None and running.process.ended:
                 return
             raise RuntimeError("cannot release a lock that another thread holds, or nobody")
-        super().release()
+        self._held -= 1
+        if not self._held:
+            self._holder = None
+            if self._waiters.waiting:
+                self._waiters.wake_one()
 
     def release_all(self) -> int:
         """For a condition: how often it was held."""

@@ -27,6 +27,19 @@ Observer = Callable[[int, Sequence[Operation], Sequence[int]], None]
 """Called with every transaction that was applied: its session, its operations, the versions afterwards."""
 
 
+class _Request:
+    """What a session asks for, and the two stops that it passes."""
+
+    def __init__(self, act: str) -> None:
+        self.act = act
+        self.asked = f"registry.{act}"
+        self.answered = f"registry.{act}:answered"
+
+
+_GET, _FIND, _CHILDREN, _SYNC = map(_Request, ("get", "find", "children", "sync"))
+_CREATE, _SET, _DELETE, _COMMIT = map(_Request, ("create", "set", "delete", "commit"))
+
+
 class SimulatedEnsemble(MemoryEnsemble):
     """The servers, and who wants to know of every change. One of them may fall behind (`lag`)."""
 
@@ -143,7 +156,8 @@ class SimulatedSession(Registry):
 
     def _notice(self) -> bool:
         """Hear of an expiry, as a client that finds its connection closed: whether there was one."""
-        if self._inner.state is not SessionState.CONNECTED or self._ensemble.knows(self._inner.session_id):
+        inner = self._inner
+        if self._ensemble.knows(inner.session_id) or inner.state is not SessionState.CONNECTED:
             return False
         with self._world.scheduler.at_once():
             self._inner.was_expired()
@@ -174,13 +188,13 @@ class SimulatedSession(Registry):
         self._inner.off_session(listener)
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
-        return self._read("get", path, lambda: self._inner.get(path, watch))
+        return self._read(_GET, path, self._inner.get, path, watch)
 
     def find(self, path: str, watch: Watch | None = None) -> Node | None:
-        return self._read("find", path, lambda: self._inner.find(path, watch))
+        return self._read(_FIND, path, self._inner.find, path, watch)
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        return self._read("children", path, lambda: self._inner.children(path, watch))
+        return self._read(_CHILDREN, path, self._inner.children, path, watch)
 
     def unwatch(self, watch: Watch) -> None:
         self._inner.unwatch(watch)
@@ -189,24 +203,24 @@ class SimulatedSession(Registry):
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
     ) -> str:
         return self._write(
-            "create",
+            _CREATE,
             path,
             lambda: self._inner.create(path, data, ephemeral=ephemeral, sequential=sequential, parents=parents),
         )
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        return self._write("set", path, lambda: self._inner.set(path, data, version))
+        return self._write(_SET, path, lambda: self._inner.set(path, data, version))
 
     def delete(self, path: str, version: int = ANY_VERSION, *, recursive: bool = False) -> None:
-        self._write("delete", path, lambda: self._inner.delete(path, version, recursive=recursive))
+        self._write(_DELETE, path, lambda: self._inner.delete(path, version, recursive=recursive))
 
     def commit(self, operations: Sequence[Operation]) -> list[int]:
         if not operations:
             return []
-        return self._write("commit", operations[0].path, lambda: self._inner.commit(operations))
+        return self._write(_COMMIT, operations[0].path, lambda: self._inner.commit(operations))
 
     def sync(self, path: str = "/") -> None:
-        self._read("sync", path, lambda: self._inner.sync(path))
+        self._read(_SYNC, path, self._inner.sync, path)
 
     def close(self) -> None:
         self._world.scheduler.refuse_ended()
@@ -215,20 +229,22 @@ class SimulatedSession(Registry):
 
     # -- how requests go
 
-    def _read(self, act: str, path: str, ask: Callable[[], _T]) -> _T:
-        self._world.passed(f"registry.{act}", path)
+    def _read(self, request: _Request, path: str, ask: Callable[..., _T], *about: object) -> _T:
+        world = self._world
+        world.passed(request.asked, path)
         self._notice()
-        with self._world.scheduler.at_once():
-            answer = ask()
-        self._world.passed(f"registry.{act}:answered", path)
+        with world.scheduler.at_once():
+            answer = ask(*about)
+        world.passed(request.answered, path)
         return answer
 
-    def _write(self, act: str, path: str, ask: Callable[[], _T]) -> _T:
+    def _write(self, request: _Request, path: str, ask: Callable[[], _T]) -> _T:
+        world = self._world
         session_id = self._inner.session_id
-        self._world.passed(f"registry.{act}", path)
+        world.passed(request.asked, path)
         if self._notice() or self._inner.session_id != session_id:
-            raise OutcomeUnknown(f"the session expired while asking to {act} {path}: sync and read", path=path)
-        with self._world.scheduler.at_once():
+            raise OutcomeUnknown(f"the session expired while asking to {request.act} {path}: sync and read", path=path)
+        with world.scheduler.at_once():
             answer = ask()
-        self._world.passed(f"registry.{act}:answered", path)
+        world.passed(request.answered, path)
         return answer

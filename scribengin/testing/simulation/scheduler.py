@@ -185,7 +185,9 @@ class Scheduler:
 
     def park(self, timeout_s: float | None = None) -> bool:
         """Wait until woken, or for so long: whether it was woken. For the running thread."""
-        thread = self._alive()
+        thread = self.running
+        if thread is None or thread.process.ended:
+            thread = self._alive()
         thread.waits = True
         thread.woken = False
         thread.turn = turn = thread.turn + 1
@@ -342,7 +344,8 @@ class Scheduler:
             else:
                 if following is not thread:
                     (following.greenlet or self._greenlet_of(following)).switch()
-        self._alive()
+        if thread.process.ended:
+            self._alive()
 
     def _set_timer(self, thread: SimulatedThread, delay_s: float) -> None:
         self._timers_set += 1

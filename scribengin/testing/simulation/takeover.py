@@ -41,6 +41,14 @@ _READ: Callable[..., Descriptor] = vars(Descriptor)[_FROM_BYTES].__func__
 _PARSE = "parse"
 _VALIDATED: Callable[..., Config] = vars(Config)[_PARSE].__func__
 """The same."""
+_REAL = {
+    "threading": threading,
+    "queue": queue,
+    "time": time,
+    "uuid": uuid,
+    "this_process": this_process,
+    "config_from_bytes": config_from_bytes,
+}
 _NOT = ("scribengin.testing.simulation.", "scribengin.testing.memory.disk")
 """A disk does one thing at a time: the real lock of one is free whenever a simulated thread is overtaken."""
 
@@ -68,12 +76,10 @@ def taken_over(scheduler: Scheduler) -> Iterator[None]:
     try:
         setattr(Descriptor, _FROM_BYTES, classmethod(cast(Any, _descriptor)))
         setattr(Config, _PARSE, classmethod(cast(Any, _parsed)))
-        for module in _modules(len(sys.modules)):
-            names = vars(module)
-            for name, (real, simulated) in instead.items():
-                if names.get(name) is real:
-                    kept.append((module, name, real))
-                    names[name] = simulated
+        for module, name in _uses(len(sys.modules)):
+            real, simulated = instead[name]
+            kept.append((module, name, real))
+            setattr(module, name, simulated)
         yield
     finally:
         for where, name, real in kept:
@@ -82,12 +88,14 @@ def taken_over(scheduler: Scheduler) -> Iterator[None]:
 
 
 @lru_cache(maxsize=1)
-def _modules(_imported: int) -> list[ModuleType]:
-    """Those that use such names; looked for again once more are imported."""
+def _uses(_imported: int) -> list[tuple[ModuleType, str]]:
+    """Modules, and what they have of these names; looked for again once more are imported."""
     return [
-        module
-        for name, module in list(sys.modules.items())
-        if (name.startswith(_OURS) and not name.startswith(_NOT)) or name in _OTHERS
+        (module, name)
+        for module_name, module in list(sys.modules.items())
+        if (module_name.startswith(_OURS) and not module_name.startswith(_NOT)) or module_name in _OTHERS
+        for name, real in _REAL.items()
+        if vars(module).get(name) is real
     ]
 
 
@@ -106,14 +114,15 @@ def _namespaces(scheduler: Scheduler) -> dict[str, tuple[Any, Any]]:
     queues = {"SimpleQueue": primitives.SimpleQueue, "Queue": primitives.SimpleQueue}
     clock = _clock(scheduler)
     unique = {"uuid4": lambda: uuid.UUID(int=scheduler.random.getrandbits(128), version=4)}
-    return {
-        "threading": (threading, _Namespace(threading, threads)),
-        "queue": (queue, _Namespace(queue, queues)),
-        "time": (time, _Namespace(time, clock)),
-        "uuid": (uuid, _Namespace(uuid, unique)),
-        "this_process": (this_process, primitives.this_process),
-        "config_from_bytes": (config_from_bytes, _config),
+    instead = {
+        "threading": _Namespace(threading, threads),
+        "queue": _Namespace(queue, queues),
+        "time": _Namespace(time, clock),
+        "uuid": _Namespace(uuid, unique),
+        "this_process": primitives.this_process,
+        "config_from_bytes": _config,
     }
+    return {name: (real, instead[name]) for name, real in _REAL.items()}
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -424,19 +424,18 @@ class World:
     def passed(self, stop: str, about: str = "") -> None:
         """The running thread comes to an effect, or leaves it: what the plan has for it happens now."""
         scheduler = self.scheduler
-        scheduler.refuse_ended()
-        thread = scheduler.running
+        if (thread := scheduler.running) is not None and thread.process.ended:
+            scheduler.refuse_ended()
         if thread is None or thread.atomic:
             return
         if thread.process is not self._people:
             if self._every_stop:
                 self.tell(f"{stop} {about}".rstrip())
-            self._disturb(stop, thread.process)
-        scheduler.pass_time(self.latency_s())
+            if scheduler.now_s <= FAULTS_END_S:
+                self._disturb(stop, thread.process)
+        scheduler.park(self.latency_s())
 
     def _disturb(self, stop: str, process: SimulatedProcess) -> None:
-        if self.scheduler.now_s > FAULTS_END_S:
-            return
         faults = self._faults_at.get(stop)
         if faults is None:
             faults = self._faults_at[stop] = [(told, fault) for at, told, fault in self._faults if stop.startswith(at)]

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import yaml
@@ -219,6 +219,12 @@ class Rewinding:
         self._world.tell(f"edits {key} to {value}")
 
 
+@cache
+def _value(text: str) -> object:
+    """What somebody types, as it is meant: one word."""
+    return yaml.safe_load(text)
+
+
 def edit(view: DataflowView, key: str, value: str) -> None:
     """Change one thing of a dataflow's config, whatever else is changed meanwhile."""
     *parents, last = key.split(".")
@@ -228,7 +234,7 @@ def edit(view: DataflowView, key: str, value: str) -> None:
         node = changed
         for parent in parents:
             node = node[parent]
-        node[last] = yaml.safe_load(value)
+        node[last] = _value(value)
         with suppress(VersionConflict):
             view.set_config(DataflowConfig.parse(changed, source="an edit"), found.version)
             return

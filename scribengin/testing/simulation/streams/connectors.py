@@ -31,6 +31,7 @@ from scribengin.connectors.contract import (
     StartAt,
 )
 from scribengin.errors import ConfigInvalid, InconsistentLog, StaleOwner
+from scribengin.log.format.columns import texts
 from scribengin.testing.simulation.primitives import Waiters
 from scribengin.testing.simulation.scheduler import Scheduler
 
@@ -291,7 +292,7 @@ class MemorySink(Sink):
 
 def batch_of(payloads: Sequence[bytes]) -> pa.RecordBatch:
     """Records of these payloads."""
-    return pa.record_batch([pa.array(payloads, pa.binary())], names=[PAYLOAD])
+    return pa.record_batch([texts(payloads, pa.binary())], names=[PAYLOAD])
 
 
 def offset_of(position: Position) -> int:
