@@ -11,16 +11,17 @@ import pytest
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import RUN_VARIABLE, YarnServers
 
-YARN = pytest.StashKey[YarnServers]()
-"""Where the run has its YARN, once it was started: it is stopped behind the last test that needs it (order.py)."""
+HDFS, YARN = pytest.StashKey[HdfsServers](), pytest.StashKey[YarnServers]()
+"""Where the run has its own, once it was started: it is stopped behind the last file that needs it (order.py)."""
 
 
 @pytest.fixture(scope="session")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServers]:
+def hdfs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServers]:
     """HDFS for the whole run: leave its servers running, and use a directory of your own. Who is not its superuser, as
     tests are, has to have the permissions."""
     settings = {"dfs.permissions.enabled": True, "dfs.namenode.acls.enabled": True}
     with HdfsServers(tmp_path_factory.mktemp("hdfs"), settings=settings) as servers:
+        request.config.stash[HDFS] = servers
         yield servers
 
 
