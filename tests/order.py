@@ -21,7 +21,7 @@ import pytest
 from tests.servers.hadoop import HDFS, YARN
 from tests.servers.kafka import KAFKA
 
-_SLOW_TO_START = frozenset({"bookkeeper", "browser", "hdfs", "own_bookkeeper", "own_hdfs", "own_yarn", "yarn"})
+_SLOW_TO_START = frozenset({"bookkeeper", "browser", "first_node", "hdfs", "own_hdfs", "own_yarn", "yarn"})
 """The browser may have to be installed first."""
 _SERVERS = _SLOW_TO_START | {"kafka", "kafka_brokers", "own_kafka", "zookeeper_quorum"}
 _SLOW_TIMEOUT_S = 900  # five Java processes on a machine that has other things to do, and then the test
@@ -40,7 +40,7 @@ _FIRST = (
     *("test_cluster_state", "test_cluster_ends", "test_raising_functions", "test_pages_logs", "test_watching_flow"),
     *("test_faults", "test_kafka_source_flow", "test_cluster_registry", "test_kafka_brokers_killed", "test_sink_hdfs"),
     *("test_web_page", "test_yarn_deploy_kerberos", "test_web_editing", "test_hdfs_data_node", "test_hdfs_crashes"),
-    *("test_log_bookkeeper", "test_log_faults", "test_kafka_sink_flow"),
+    *("test_log_faults", "test_kafka_sink_flow"),
 )
 ON_YARN = (
     *(
@@ -54,7 +54,8 @@ ON_YARN = (
     ),
     *("test_skein_dataflow", "test_yarn_staging", "test_servers_hadoop"),
 )
-"""The files whose tests use the fixture `yarn`. Who shares tests out sees names only."""
+"""The files whose tests use the fixture `yarn`, or `first_node`, with which it begins. Who shares tests out sees names
+only."""
 ON_HDFS = (
     *("test_sink_hdfs", "test_hdfs_crashes", "test_state_on_hdfs", "test_log_store_hdfs", "test_source_open_files"),
     *("test_log_hdfs", "test_source_conformance", "test_files_flow", "test_log_cold", "test_file_systems"),
@@ -69,9 +70,10 @@ ON_KAFKA = (
 """The files whose tests use the fixture `kafka`."""
 ON_BOOKIES = (
     *("test_log_store_bookkeeper", "test_servers_bookkeeper", "test_log_reader_starts", "test_log_reader_options"),
-    *("test_log_writer", "test_log_end_of_stream"),
+    *("test_log_writer", "test_log_end_of_stream", "test_log_bookkeeper"),
 )
-"""The files whose tests use the fixture `bookkeeper` in every run: three bookies serve all of them."""
+"""The files whose tests use the fixture `bookkeeper` in every run: three bookies serve all of them, and that which
+kills some is the last."""
 _ON_HADOOP = (*ON_YARN, *ON_HDFS)
 _TOGETHER = {
     **dict.fromkeys(_ON_HADOOP, "on Hadoop"),
@@ -79,7 +81,7 @@ _TOGETHER = {
     **dict.fromkeys(ON_BOOKIES, "on bookies"),
 }
 _STOPPED_BEHIND = ((YARN, ON_YARN), (HDFS, _ON_HADOOP), (KAFKA, ON_KAFKA))
-_BEGINNING = (*_ON_HADOOP, *ON_KAFKA)
+_BEGINNING = (*_ON_HADOOP, *ON_KAFKA, *ON_BOOKIES)
 """Of whole systems: in this order."""
 
 _SYSTEMS = ("crash", "integration")
@@ -108,7 +110,7 @@ def _refuse_unknown(item: pytest.Item) -> None:
     """Raises UsageError for one whose servers are shared by files that it is not among."""
     fixtures, file = getattr(item, "fixturenames", ()), item.path.stem
     known: tuple[tuple[bool, str, str, Sequence[str]], ...] = (
-        ("yarn" in fixtures, "YARN", "ON_YARN", ON_YARN),
+        ("first_node" in fixtures, "YARN", "ON_YARN", ON_YARN),
         ("hdfs" in fixtures, "HDFS", "ON_HDFS", _ON_HADOOP),
         ("kafka" in fixtures, "a broker", "ON_KAFKA", ON_KAFKA),
         (_needs_bookies(item), "bookies", "ON_BOOKIES", ON_BOOKIES),

@@ -66,7 +66,7 @@ def test_what_needs_nothing_runs_first_then_shared_servers_then_all_others_mixed
         item("tests/integration/test_another_outage.py"),
         item("tests/contract/test_kafka_seam.py", "kafka"),
         item("tests/contract/test_log_store_hdfs.py", "hdfs"),
-        item("tests/integration/test_yarn_deploy.py", "yarn", "hdfs"),
+        item("tests/integration/test_yarn_deploy.py", "first_node", "hdfs"),
         item("tests/unit/test_nothing.py"),
         item("tests/property/test_simulation.py"),
     ]
@@ -90,7 +90,7 @@ def test_a_file_stays_together_though_only_some_of_it_needs_servers() -> None:
 
 @pytest.mark.parametrize(
     ("fixture", "what", "name"),
-    [("yarn", "YARN", "ON_YARN"), ("hdfs", "HDFS", "ON_HDFS"), ("kafka", "a broker", "ON_KAFKA")],
+    [("first_node", "YARN", "ON_YARN"), ("hdfs", "HDFS", "ON_HDFS"), ("kafka", "a broker", "ON_KAFKA")],
 )
 def test_a_file_that_shares_servers_must_be_known_to_who_shares_tests_out(fixture: str, what: str, name: str) -> None:
     with pytest.raises(pytest.UsageError, match=f"needs {what}: add it to {name}"):

@@ -26,15 +26,24 @@ def hdfs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
-def yarn(
+def first_node(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, hdfs: HdfsServers
 ) -> Iterator[YarnServers]:
-    """YARN with two nodes on `hdfs`, for the whole run: leave its servers running, and end your applications."""
+    """The same YARN as `yarn` before that has started its second node: whatever is unpacked, one node unpacks it."""
     os.environ.setdefault(RUN_VARIABLE, uuid.uuid4().hex)  # a run of pytest alone has no mark to look for
     patient = {"yarn.nm.liveness-monitor.expiry-interval-ms": 60_000}  # a slow node's containers are not to be lost
-    with YarnServers(tmp_path_factory.mktemp("yarn"), hdfs=hdfs, settings=patient) as servers:
-        request.config.stash[YARN] = servers
+    servers = YarnServers(tmp_path_factory.mktemp("yarn"), hdfs=hdfs, settings=patient)
+    try:
+        request.config.stash[YARN] = servers.start(nodes=1)
         yield servers
+    finally:
+        servers.stop()
+
+
+@pytest.fixture(scope="session")
+def yarn(first_node: YarnServers) -> YarnServers:
+    """YARN with two nodes on `hdfs`, for the whole run: leave its servers running, and end your applications."""
+    return first_node.start()
 
 
 @pytest.fixture(scope="module")

@@ -87,8 +87,8 @@ class YarnServers(HadoopDaemons):
         assert self._ports, "YARN was not started yet"
         return f"http://{self._head.address}:{self._ports[4]}"
 
-    def start(self) -> Self:
-        super().start()
+    def start(self, nodes: int | None = None) -> Self:
+        super().start(nodes)
         try:
             self._tell("add-node-labels", {"nodeLabelInfo": [{"name": LABEL, "exclusivity": "false"}]})
         except BaseException:
@@ -132,6 +132,11 @@ class YarnServers(HadoopDaemons):
         """Where containers, running or ended, have written a file of that name, as `stderr`."""
         folders = [self._node_folder(number) / "logs" for number in range(self.nodes)]
         return sorted(path for folder in folders for path in folder.glob(f"application_*/*/{name}"))
+
+    def unpacked(self, archive: str) -> list[Path]:
+        """Where nodes have unpacked an archive of that name for containers of this user."""
+        places = [self._node_folder(number) / f"local/usercache/{getpass.getuser()}" for number in range(self.nodes)]
+        return sorted(path for place in places for path in place.glob(f"filecache/*/{archive}"))
 
     def container_processes(self, number: int | None = None) -> list[int]:
         """The processes of containers, of one node or of all: orphans of a dead NodeManager among them."""
