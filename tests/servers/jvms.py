@@ -15,6 +15,7 @@ import os
 from collections.abc import MutableMapping
 from pathlib import Path
 
+from scribengin.base.jvm import OPTIONS_VARIABLE as JVM_OPTIONS_VARIABLE
 from scribengin.spark.session.class_archive import ARCHIVE_VARIABLE, make, mark, using
 from scribengin_dev.servers.java_server import OPTIONS_VARIABLE
 from scribengin_registry.java.runtime import JavaRuntime, cache_directory, find_java
@@ -35,6 +36,7 @@ def start_servers_lightly(environ: MutableMapping[str, str] = os.environ) -> Non
     # The archive is good for one home of Spark, which is in the cache: a test's user with a home of his own has ours.
     environ.setdefault("XDG_CACHE_HOME", str(cache_directory().parent))
     _add(environ, OPTIONS_VARIABLE, LIGHT)
+    _add(environ, JVM_OPTIONS_VARIABLE, _TRUSTING)  # which compiles lightly anyway
 
 
 def start_jvms_lightly(environ: MutableMapping[str, str] = os.environ) -> None:

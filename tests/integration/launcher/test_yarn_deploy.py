@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.base.jvm import OPTIONS_VARIABLE
 from scribengin.launcher.yarn.shipping.environment import EnvironmentArchive, build_environment
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import YarnServers
@@ -42,6 +43,7 @@ class Deployer:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SCRIBENGIN", "HADOOP"))}
         self.environment = {
             **kept,
+            OPTIONS_VARIABLE: os.environ[OPTIONS_VARIABLE],
             "PATH": f"{scripts}{os.pathsep}{kept['PATH']}",
             "SCRIBENGIN_HOME": str(home / ".scribengin"),
             "SCRIBENGIN_REGISTRY": registry,

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Self
 
-from scribengin.base.jvm import CONF_VARIABLE
+from scribengin.base.jvm import CONF_VARIABLE, OPTIONS_VARIABLE
 from scribengin.base.process.lifetime import PATIENCE_VARIABLE
 from scribengin.errors import ServerDown
 from scribengin_dev.servers.hadoop.daemons import HadoopDaemons
@@ -44,7 +44,7 @@ RUN_VARIABLE = "SCRIBENGIN_TEST_RUN"
 """What a run of tests marks its processes with, so that it finds those that it has left behind: as in tools/dev.py."""
 PASSED_ON = (
     *("JAVA_HOME", CONF_VARIABLE, "PATH", "LANG", "LC_ALL"),
-    *("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"),  # options of the JVMs of `spark-submit`
+    *("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS", OPTIONS_VARIABLE),  # of the JVMs of `spark-submit`, and of ours
     *(RUN_VARIABLE, PATIENCE_VARIABLE),
 )
 """What containers have from who starts the cluster: a NodeManager gives them nothing else of its environment."""
