@@ -27,8 +27,7 @@ from scribengin_registry.java.runtime import find_java
 
 CONF_VARIABLE = "HADOOP_CONF_DIR"
 OPTIONS_VARIABLE = "SCRIBENGIN_JVM_OPTIONS"
-"""More options for the JVM that processes of ours have for YARN, HDFS and BookKeeper, with blanks between, as in `-Xmx1g`.
-"""
+"""More options for the JVM that our processes have for YARN, HDFS and BookKeeper, with blanks between: `-Xmx1g`."""
 LIGHT = "-XX:TieredStopAtLevel=1"
 """For a JVM that ends before it would be compiled well, or waits most of its time."""
 _OPTIONS = ("-Xmx160m", "-Xss512k", "-XX:+UseSerialGC", LIGHT, "-XX:-UsePerfData")
