@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, settings
 from scribengin.base.diagnostics import unconfigure_logging
 from scribengin_tools.rendering.text import SILENT_VARIABLE
 from tests.garbage import note_who_collects
-from tests.servers.bookkeeper import bookkeeper, own_bookkeeper
+from tests.servers.bookkeeper import bookkeeper
 from tests.servers.browser import browser
 from tests.servers.cold import cold_log, unmaintained
-from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn
+from tests.servers.hadoop import first_node, hdfs, own_hdfs, own_yarn, yarn
 from tests.servers.jvms import start_jvms_lightly, start_servers_lightly
 from tests.servers.kafka import kafka, kafka_brokers, own_kafka
 from tests.servers.memory import SERVED_STORES, log_place, memory_registry, no_thread_of_a_session_left
@@ -32,13 +32,13 @@ __all__ = [
     "browser",
     "cleaner",
     "cold_log",
+    "first_node",
     "hdfs",
     "kafka",
     "kafka_brokers",
     "log_place",
     "memory_registry",
     "no_thread_of_a_session_left",
-    "own_bookkeeper",
     "own_hdfs",
     "own_kafka",
     "own_yarn",

@@ -4,22 +4,24 @@ Unit tests and their like run first: they fail soonest, and jars and Spark's cla
 whole systems: those that need Spark use the processors, those with servers and those with outages mostly wait. So the
 three kinds are mixed, evenly: one after the other, they left the processors idle for a third of a run. Of each kind
 the files that take long begin first, the longest at the head: what begins last is short, and nobody waits for it. A
-file stays together, because its fixtures are dear; and all files that need YARN stay together, so that a run has one
-YARN, and unpacks our environment once a node. They begin before all other whole systems, and YARN is stopped behind
-them. Those that need bookies stay together, too: a run has three.
+file stays together, because its fixtures are dear; and all files that need YARN or HDFS stay together, so that a run
+has one of each, and unpacks our environment once a node. They begin before all other whole systems. Those that share a
+broker of Kafka's stay together, too, and so do those that need bookies: a run has three. YARN, HDFS and the broker are
+stopped behind the last file that needs them: they compute for the rest of the run, and for clients that are left open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 
-from tests.servers.hadoop import YARN
+from tests.servers.hadoop import HDFS, YARN
+from tests.servers.kafka import KAFKA
 
-_SLOW_TO_START = frozenset({"bookkeeper", "browser", "hdfs", "own_bookkeeper", "own_hdfs", "own_yarn", "yarn"})
+_SLOW_TO_START = frozenset({"bookkeeper", "browser", "first_node", "hdfs", "own_hdfs", "own_yarn", "yarn"})
 """The browser may have to be installed first."""
 _SERVERS = _SLOW_TO_START | {"kafka", "kafka_brokers", "own_kafka", "zookeeper_quorum"}
 _SLOW_TIMEOUT_S = 900  # five Java processes on a machine that has other things to do, and then the test
@@ -38,7 +40,7 @@ _FIRST = (
     *("test_cluster_state", "test_cluster_ends", "test_raising_functions", "test_pages_logs", "test_watching_flow"),
     *("test_faults", "test_kafka_source_flow", "test_cluster_registry", "test_kafka_brokers_killed", "test_sink_hdfs"),
     *("test_web_page", "test_yarn_deploy_kerberos", "test_web_editing", "test_hdfs_data_node", "test_hdfs_crashes"),
-    *("test_log_bookkeeper", "test_log_faults", "test_kafka_sink_flow"),
+    *("test_log_faults", "test_kafka_sink_flow"),
 )
 ON_YARN = (
     *(
@@ -52,14 +54,35 @@ ON_YARN = (
     ),
     *("test_skein_dataflow", "test_yarn_staging", "test_servers_hadoop"),
 )
-"""The files whose tests use the fixture `yarn`. Who shares tests out sees names only."""
+"""The files whose tests use the fixture `yarn`, or `first_node`, with which it begins. Who shares tests out sees names
+only."""
+ON_HDFS = (
+    *("test_sink_hdfs", "test_hdfs_crashes", "test_state_on_hdfs", "test_log_store_hdfs", "test_source_open_files"),
+    *("test_log_hdfs", "test_source_conformance", "test_files_flow", "test_log_cold", "test_file_systems"),
+    *("test_source_rotation", "test_hdfs_permissions"),
+)
+"""The files that need no YARN, and whose tests use the fixture `hdfs` in every run: they come behind those on YARN."""
+ON_KAFKA = (
+    *("test_source_kafka", "test_sink_conformance", "test_late_crashes", "test_kafka_seam", "test_error_route"),
+    *("test_kafka_sink", "test_kafka_state", "test_memory_kafka", "test_chain_kafka", "test_source_kafka_places"),
+    *("test_kafka_headers_flow",),
+)
+"""The files whose tests use the fixture `kafka`."""
 ON_BOOKIES = (
     *("test_log_store_bookkeeper", "test_servers_bookkeeper", "test_log_reader_starts", "test_log_reader_options"),
-    *("test_log_writer", "test_log_end_of_stream"),
+    *("test_log_writer", "test_log_end_of_stream", "test_log_bookkeeper"),
 )
-"""The files whose tests use the fixture `bookkeeper` in every run: three bookies serve all of them."""
-_TOGETHER = dict.fromkeys(ON_YARN, "on YARN") | dict.fromkeys(ON_BOOKIES, "on bookies")
-
+"""The files whose tests use the fixture `bookkeeper` in every run: three bookies serve all of them, and that which
+kills some is the last."""
+_ON_HADOOP = (*ON_YARN, *ON_HDFS)
+_TOGETHER = {
+    **dict.fromkeys(_ON_HADOOP, "on Hadoop"),
+    **dict.fromkeys(ON_KAFKA, "on Kafka"),
+    **dict.fromkeys(ON_BOOKIES, "on bookies"),
+}
+_STOPPED_BEHIND = ((YARN, ON_YARN), (HDFS, _ON_HADOOP), (KAFKA, ON_KAFKA))
+_BEGINNING = (*_ON_HADOOP, *ON_KAFKA, *ON_BOOKIES)
+"""Of whole systems: in this order."""
 
 _SYSTEMS = ("crash", "integration")
 """The folders whose tests are of whole systems. Whatever needs Spark or servers is such a test, wherever it stands."""
@@ -77,13 +100,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.servers)
         if _SLOW_TO_START.intersection(fixtures) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_SLOW_TIMEOUT_S))
-        if "yarn" in fixtures and item.path.stem not in ON_YARN:
-            raise pytest.UsageError(f"{item.path.name} needs YARN: add it to ON_YARN in tests/order.py")
-        if _needs_bookies(item) and item.path.stem not in ON_BOOKIES:
-            raise pytest.UsageError(f"{item.path.name} needs bookies: add it to ON_BOOKIES in tests/order.py")
+        _refuse_unknown(item)
         kinds[item.path] = max(kinds.get(item.path, 0), _kind(item))
     places = _places(kinds)
     items.sort(key=lambda item: (places[item.path], item.path))
+
+
+def _refuse_unknown(item: pytest.Item) -> None:
+    """Raises UsageError for one whose servers are shared by files that it is not among."""
+    fixtures, file = getattr(item, "fixturenames", ()), item.path.stem
+    known: tuple[tuple[bool, str, str, Sequence[str]], ...] = (
+        ("first_node" in fixtures, "YARN", "ON_YARN", ON_YARN),
+        ("hdfs" in fixtures, "HDFS", "ON_HDFS", _ON_HADOOP),
+        ("kafka" in fixtures, "a broker", "ON_KAFKA", ON_KAFKA),
+        (_needs_bookies(item), "bookies", "ON_BOOKIES", ON_BOOKIES),
+    )
+    for needs, what, name, files in known:
+        if needs and file not in files:
+            raise pytest.UsageError(f"{item.path.name} needs {what}: add it to {name} in tests/order.py")
 
 
 def _needs_bookies(item: pytest.Item) -> bool:
@@ -107,30 +141,31 @@ def _places(kinds: dict[Path, int]) -> dict[Path, _Place]:
     """The place of each file: of a kind that is mixed with others, its share of the way through the kind."""
     places: dict[Path, _Place] = {}
     for kind in set(kinds.values()):
-        files = [path for path, its_kind in kinds.items() if its_kind == kind and path.stem not in ON_YARN]
+        files = [path for path, its_kind in kinds.items() if its_kind == kind and path.stem not in _BEGINNING]
         files.sort(key=lambda path: _FIRST.index(path.stem) if path.stem in _FIRST else len(_FIRST))
         for index, path in enumerate(files):
             places[path] = (2 if kind else 0), (index + 0.5) / len(files)
-    return places | {path: (1, ON_YARN.index(path.stem)) for path in kinds if path.stem in ON_YARN}
+    return places | {path: (1, _BEGINNING.index(path.stem)) for path in kinds if path.stem in _BEGINNING}
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """Behind the last test of a file that needs YARN, stop it: its three idle JVMs compute for the rest of the run."""
+    """Behind the last test of the files that need servers, stop them: they compute for the rest of the run."""
     result = yield
     config = item.config
-    servers = config.stash.get(YARN, None)
     if config.getoption("failedfirst", False) or config.getoption("newfirst", False):
-        return result  # then tests that need it are not together
-    on_yarn = [one is not None and one.path.stem in ON_YARN for one in (item, nextitem)]
-    if servers is not None and on_yarn == [True, False]:
-        servers.stop()
+        return result  # then tests that need them are not together
+    for key, files in _STOPPED_BEHIND:
+        servers = config.stash.get(key, None)
+        on_them = [one is not None and one.path.stem in files for one in (item, nextitem)]
+        if servers is not None and on_them == [True, False]:
+            servers.stop()
     return result
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
-    """Who shares tests out by files takes those on YARN as one, and those on bookies."""
+    """Who shares tests out by files takes those as one that share servers."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling

@@ -26,6 +26,8 @@ from scribengin_registry.java.jars import pyspark_jars
 from scribengin_registry.java.runtime import find_java
 
 CONF_VARIABLE = "HADOOP_CONF_DIR"
+OPTIONS_VARIABLE = "SCRIBENGIN_JVM_OPTIONS"
+"""More options for the JVM that our processes have for YARN, HDFS and BookKeeper, with blanks between: `-Xmx1g`."""
 LIGHT = "-XX:TieredStopAtLevel=1"
 """For a JVM that ends before it would be compiled well, or waits most of its time."""
 _OPTIONS = ("-Xmx160m", "-Xss512k", "-XX:+UseSerialGC", LIGHT, "-XX:-UsePerfData")
@@ -72,9 +74,9 @@ def start_jvm_with(classpath: Sequence[str], options: Sequence[str]) -> None:
     that has no JVM yet and nothing of ours but them. Raises ConfigInvalid (no JPype), JavaMissing."""
     library = next(find_java().home.glob("**/libjvm.so"), None)
     place = str(library) if library else None
-    _jpype().startJVM(
-        place, "-Xrs", *options, "-Djava.net.preferIPv4Stack=true", classpath=list(classpath), convertStrings=False
-    )
+    asked = os.environ.get(OPTIONS_VARIABLE, "").split()
+    words = ["-Xrs", *options, "-Djava.net.preferIPv4Stack=true", *asked]
+    _jpype().startJVM(place, *words, classpath=list(classpath), convertStrings=False)
     atexit.register(_let_threads_wait)
 
 

@@ -11,29 +11,39 @@ import pytest
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import RUN_VARIABLE, YarnServers
 
-YARN = pytest.StashKey[YarnServers]()
-"""Where the run has its YARN, once it was started: it is stopped behind the last test that needs it (order.py)."""
+HDFS, YARN = pytest.StashKey[HdfsServers](), pytest.StashKey[YarnServers]()
+"""Where the run has its own, once it was started: it is stopped behind the last file that needs it (order.py)."""
 
 
 @pytest.fixture(scope="session")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServers]:
+def hdfs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServers]:
     """HDFS for the whole run: leave its servers running, and use a directory of your own. Who is not its superuser, as
     tests are, has to have the permissions."""
     settings = {"dfs.permissions.enabled": True, "dfs.namenode.acls.enabled": True}
     with HdfsServers(tmp_path_factory.mktemp("hdfs"), settings=settings) as servers:
+        request.config.stash[HDFS] = servers
         yield servers
 
 
 @pytest.fixture(scope="session")
-def yarn(
+def first_node(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, hdfs: HdfsServers
 ) -> Iterator[YarnServers]:
-    """YARN with two nodes on `hdfs`, for the whole run: leave its servers running, and end your applications."""
+    """The same YARN as `yarn` before that has started its second node: whatever is unpacked, one node unpacks it."""
     os.environ.setdefault(RUN_VARIABLE, uuid.uuid4().hex)  # a run of pytest alone has no mark to look for
     patient = {"yarn.nm.liveness-monitor.expiry-interval-ms": 60_000}  # a slow node's containers are not to be lost
-    with YarnServers(tmp_path_factory.mktemp("yarn"), hdfs=hdfs, settings=patient) as servers:
-        request.config.stash[YARN] = servers
+    servers = YarnServers(tmp_path_factory.mktemp("yarn"), hdfs=hdfs, settings=patient)
+    try:
+        request.config.stash[YARN] = servers.start(nodes=1)
         yield servers
+    finally:
+        servers.stop()
+
+
+@pytest.fixture(scope="session")
+def yarn(first_node: YarnServers) -> YarnServers:
+    """YARN with two nodes on `hdfs`, for the whole run: leave its servers running, and end your applications."""
+    return first_node.start()
 
 
 @pytest.fixture(scope="module")

@@ -112,6 +112,7 @@ def log_place(request: pytest.FixtureRequest, memory_registry: MemoryRegistry, t
     """A place in each of the stores there are. HDFS and BookKeeper are started for it."""
     if request.param == "hdfs":
         servers: HdfsServers = request.getfixturevalue("hdfs")
+        servers.start()  # the files on HDFS may be done (order.py)
         yield LogPlace(memory_registry, f"{servers.url}/logs-{uuid.uuid4().hex}")
     elif request.param == "bk":
         bookies: BookKeeperServers = request.getfixturevalue("bookkeeper")

@@ -1,12 +1,15 @@
-"""A process that has a JVM ends as it wants to, whoever is in Java just then, and does end."""
+"""A process that has a JVM ends as it wants to, whoever is in Java just then, and does end. Its options can be set."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 
 import pytest
+
+from scribengin.base.jvm import OPTIONS_VARIABLE
 
 _IN_JAVA = """
 import sys, threading
@@ -57,11 +60,26 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
 jvm._let_threads_wait()
 sys.exit(7)
 """
+_OPTIONS = """
+from scribengin.base.jvm import java, start_jvm
+
+start_jvm()
+print(java("java.lang.System").getProperty("said"), java("java.lang.Runtime").getRuntime().maxMemory() >> 20)
+"""
 
 
-def ended(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def ended(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    settings = {**os.environ, **environment}
+    return subprocess.run(command, env=settings, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_what_is_set_for_the_jvm_goes_before_what_we_say() -> None:
+    done = ended(_OPTIONS, **{OPTIONS_VARIABLE: "-Dsaid=this -Xms400m -Xmx400m -Xmn100m"})
+    assert (done.returncode, done.stderr) == (0, "")
+    said, heap_mb = done.stdout.split()
+    assert said == "this"
+    assert int(heap_mb) > 300, "ours is 160 MB"
 
 
 @pytest.mark.parametrize("code", [0, 7])

@@ -120,6 +120,7 @@ def kill_ends_everything_also_where_the_master_hangs(flow: YarnFlow) -> None:
 
 def started_again_it_goes_on_where_it_was_and_its_end_is_the_applications(flow: YarnFlow, cluster: Cluster) -> None:
     feed(cluster, LOGS)
+    flow.edit(workers=1)
     flow.command("start", "flow")
     flow.wait_until_delivered(*LOGS)
     flow.edit(desired_state="stopped")

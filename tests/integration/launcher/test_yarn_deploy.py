@@ -8,11 +8,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from scribengin.base.jvm import OPTIONS_VARIABLE
 from scribengin.launcher.yarn.shipping.environment import EnvironmentArchive, build_environment
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import YarnServers
@@ -43,6 +43,7 @@ class Deployer:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SCRIBENGIN", "HADOOP"))}
         self.environment = {
             **kept,
+            OPTIONS_VARIABLE: os.environ[OPTIONS_VARIABLE],
             "PATH": f"{scripts}{os.pathsep}{kept['PATH']}",
             "SCRIBENGIN_HOME": str(home / ".scribengin"),
             "SCRIBENGIN_REGISTRY": registry,
@@ -67,8 +68,8 @@ class Deployer:
 
 
 @pytest.fixture
-def deployer(tmp_path: Path, yarn: YarnServers, registry_hosts: str) -> Deployer:
-    return Deployer(tmp_path, yarn.conf_directory, registry_hosts)
+def deployer(tmp_path: Path, first_node: YarnServers, registry_hosts: str) -> Deployer:
+    return Deployer(tmp_path, first_node.conf_directory, registry_hosts)
 
 
 @pytest.fixture(scope="module")
@@ -77,37 +78,18 @@ def archive() -> EnvironmentArchive:
     return build_environment()
 
 
-@pytest.fixture(scope="module")
-def unpacked(archive: EnvironmentArchive, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    directory = tmp_path_factory.mktemp("elsewhere")
-    subprocess.run(["tar", "xzf", archive.path, "-C", directory], check=True)
-    yield directory
-    subprocess.run(["rm", "-rf", directory], check=True)
-
-
-@pytest.mark.timeout(600)
-def test_the_environment_runs_elsewhere_with_nothing_from_here(unpacked: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["env", "-i", f"XDG_CACHE_HOME={tmp_path}", unpacked / "bin" / "python", "-c", _CHECK],
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["prefix"] == str(unpacked)
-    assert found["major"] >= 17
-    places = [*found["files"], found["java"], *filter(None, found["path"])]
-    assert [place for place in places if not place.startswith(f"{unpacked}/")] == []
-    named = subprocess.run(
-        [unpacked / "bin" / "scribengin", "--help"], env={}, cwd="/", capture_output=True, text=True, check=False
-    )
-    assert "submit" in named.stdout, named.stderr
-
-
 @pytest.mark.timeout(1200)
 def test_the_page_runs_as_it_is_printed(
+    archive: EnvironmentArchive, deployer: Deployer, first_node: YarnServers, hdfs: HdfsServers, registry: Registry
+) -> None:
+    """And the environment runs with nothing from here, as a node unpacks it for the page's dataflow."""
+    its_blocks_do_what_it_says(archive, deployer, first_node, hdfs, registry)
+    unpacked = first_node.unpacked(archive.path.name)
+    assert unpacked, "no node has unpacked the environment"
+    the_environment_runs_with_nothing_from_here(unpacked[0], deployer.home)
+
+
+def its_blocks_do_what_it_says(
     archive: EnvironmentArchive, deployer: Deployer, yarn: YarnServers, hdfs: HdfsServers, registry: Registry
 ) -> None:
     values = {"conf": str(yarn.conf_directory), "registry": registry.hosts, "shared": str(deployer.home)}
@@ -130,6 +112,26 @@ def test_the_page_runs_as_it_is_printed(
     assert re.search(r"application +application_\d+_\d+, RUNNING, attempt 1, queue (root\.)?default", look)
     assert re.search(r"== worker-1 on localhost:\d+ \(running; container_", look), look
     assert "dataflow 'loud' is stopped" in look
+
+
+def the_environment_runs_with_nothing_from_here(unpacked: Path, home: Path) -> None:
+    done = subprocess.run(
+        ["env", "-i", f"XDG_CACHE_HOME={home}", unpacked / "bin" / "python", "-c", _CHECK],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["prefix"] == str(unpacked)
+    assert found["major"] >= 17
+    places = [*found["files"], found["java"], *filter(None, found["path"])]
+    assert [place for place in places if not place.startswith(f"{unpacked}/")] == []
+    named = subprocess.run(
+        [unpacked / "bin" / "scribengin", "--help"], env={}, cwd="/", capture_output=True, text=True, check=False
+    )
+    assert "submit" in named.stdout, named.stderr
 
 
 @pytest.mark.timeout(600)

@@ -34,10 +34,17 @@ def memory_registry(ensemble: MemoryEnsemble) -> Iterator[MemoryRegistry]:
         yield session
 
 
+@pytest.fixture(scope="module")
+def bookies(bookkeeper: BookKeeperServers) -> Iterator[BookKeeperServers]:
+    """Those of the run: no other test uses them meanwhile, and whom a test kills is there again behind these tests."""
+    yield bookkeeper
+    bookkeeper.start()
+
+
 @pytest.fixture
-def namespace(memory_registry: MemoryRegistry, own_bookkeeper: BookKeeperServers) -> LogNamespace:
+def namespace(memory_registry: MemoryRegistry, bookies: BookKeeperServers) -> LogNamespace:
     """A new one, with an empty log of small segments."""
-    LogNamespace.bind("/logs", own_bookkeeper.log_location(uuid.uuid4().hex), registry=memory_registry, store="bk")
+    LogNamespace.bind("/logs", bookies.log_location(uuid.uuid4().hex), registry=memory_registry, store="bk")
     made = LogNamespace.open("/logs", registry=memory_registry)
     made.create(LOG, LogConfig(segment_bytes_max=4096))
     return made
@@ -50,11 +57,11 @@ def expect_read(namespace: LogNamespace, log: str, *either: list[bytes]) -> None
 
 
 def test_a_namespace_says_where_on_bookkeeper_it_is(
-    memory_registry: MemoryRegistry, own_bookkeeper: BookKeeperServers
+    memory_registry: MemoryRegistry, bookies: BookKeeperServers
 ) -> None:
     with pytest.raises(ConfigInvalid, match="no place of BookKeeper"):
         LogNamespace.bind("/logs", "/tmp/logs", registry=memory_registry, store="bk")
-    place = own_bookkeeper.log_location(uuid.uuid4().hex)
+    place = bookies.log_location(uuid.uuid4().hex)
     for spelled in (place, f"{place}/"):
         assert LogNamespace.bind("/logs", spelled, registry=memory_registry, store="bk").location == place
     with pytest.raises(NamespaceNotBound, match="is bound to"):
@@ -115,7 +122,7 @@ def test_a_writer_goes_on_where_one_has_died(namespace: LogNamespace, stop: str)
 
 
 def test_a_log_says_how_many_bookies_hold_it_and_new_segments_obey(
-    namespace: LogNamespace, own_bookkeeper: BookKeeperServers
+    namespace: LogNamespace, bookies: BookKeeperServers
 ) -> None:
     namespace.create("copied", LogConfig(ensemble_size=2))
     fill_log(namespace, "copied", 1, 3)
@@ -128,7 +135,7 @@ def test_a_log_says_how_many_bookies_hold_it_and_new_segments_obey(
 
 
 def test_acknowledgements_go_on_without_one_bookie_and_stop_without_two(
-    namespace: LogNamespace, own_bookkeeper: BookKeeperServers
+    namespace: LogNamespace, bookies: BookKeeperServers
 ) -> None:
     namespace.create("large")
     writer = namespace.open_writer("large")
@@ -141,15 +148,15 @@ def test_acknowledgements_go_on_without_one_bookie_and_stop_without_two(
         return failure
 
     assert write(b"three bookies") is None
-    own_bookkeeper.kill(0)
+    bookies.kill(0)
     for number in range(20):
         assert write(b"two bookies %d" % number) is None
     with namespace.open_reader("large") as reader:
         expect_output((found := payloads_left(reader)) == acknowledged, f"{found}")
-    own_bookkeeper.kill(1)
+    bookies.kill(1)
     assert isinstance(write(b"one bookie"), StoreUnreachable)
     writer.abort()
-    own_bookkeeper.start()
+    bookies.start()
     wait_until(lambda: is_written(namespace, "large"), what="a write with all bookies back")
     read = payloads_read(namespace, "large")
     expect_output(read[:21] == acknowledged, f"{read}")
@@ -157,7 +164,7 @@ def test_acknowledgements_go_on_without_one_bookie_and_stop_without_two(
 
 
 def test_what_a_bookie_had_that_is_gone_is_copied_to_another(
-    namespace: LogNamespace, own_bookkeeper: BookKeeperServers
+    namespace: LogNamespace, bookies: BookKeeperServers
 ) -> None:
     namespace.create("triples", LogConfig(ensemble_size=3, write_quorum=3, ack_quorum=3))
     wait_until(lambda: is_written(namespace, "triples"), what="all bookies that another test has killed")
@@ -166,7 +173,7 @@ def test_what_a_bookie_had_that_is_gone_is_copied_to_another(
     machines = machines_of(namespace, "pairs")
     gone = machines[0][0]
     assert namespace.repair("pairs") == 0
-    own_bookkeeper.kill(own_bookkeeper.addresses.index(gone))
+    bookies.kill(bookies.addresses.index(gone))
 
     def is_whole() -> bool:
         namespace.repair("pairs")
@@ -177,7 +184,7 @@ def test_what_a_bookie_had_that_is_gone_is_copied_to_another(
     expect_read(namespace, "pairs", payloads)
     namespace.repair("pairs")  # the bookie may have come to be missed between two segments
     assert namespace.repair("pairs") == 0
-    own_bookkeeper.start_bookie(own_bookkeeper.addresses.index(gone))
+    bookies.start_bookie(bookies.addresses.index(gone))
 
 
 def is_written(namespace: LogNamespace, log: str) -> bool:

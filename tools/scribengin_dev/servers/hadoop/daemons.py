@@ -35,14 +35,14 @@ class HadoopDaemons(ABC):
         """The processes that run, by name: `namenode`, `nodemanager-0` and so on."""
         return {server.name: server.pid for server in self._servers() if server.pid is not None}
 
-    def start(self) -> Self:
-        """Start what does not run, and wait until it can be used. What it stands on must run. Raises
-        ArtifactUnavailable, ServerDown, JavaMissing."""
+    def start(self, nodes: int | None = None) -> Self:
+        """Start what does not run, and wait until it can be used: of its nodes the first `nodes` only, or all. What it
+        stands on must run. Raises ArtifactUnavailable, ServerDown, JavaMissing."""
         if self._leader is None:
             self._prepare()
         with ExitStack() as failed:
             failed.callback(self.stop)
-            for server in self._servers():
+            for server in self._servers()[: None if nodes is None else 1 + nodes]:
                 server.start()
             self.await_ready()
             failed.pop_all()

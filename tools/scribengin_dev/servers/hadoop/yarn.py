@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Self
 
-from scribengin.base.jvm import CONF_VARIABLE
+from scribengin.base.jvm import CONF_VARIABLE, OPTIONS_VARIABLE
 from scribengin.base.process.lifetime import PATIENCE_VARIABLE
 from scribengin.errors import ServerDown
 from scribengin_dev.servers.hadoop.daemons import HadoopDaemons
@@ -44,7 +44,7 @@ RUN_VARIABLE = "SCRIBENGIN_TEST_RUN"
 """What a run of tests marks its processes with, so that it finds those that it has left behind: as in tools/dev.py."""
 PASSED_ON = (
     *("JAVA_HOME", CONF_VARIABLE, "PATH", "LANG", "LC_ALL"),
-    *("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"),  # options of the JVMs of `spark-submit`
+    *("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS", OPTIONS_VARIABLE),  # of the JVMs of `spark-submit`, and of ours
     *(RUN_VARIABLE, PATIENCE_VARIABLE),
 )
 """What containers have from who starts the cluster: a NodeManager gives them nothing else of its environment."""
@@ -87,8 +87,8 @@ class YarnServers(HadoopDaemons):
         assert self._ports, "YARN was not started yet"
         return f"http://{self._head.address}:{self._ports[4]}"
 
-    def start(self) -> Self:
-        super().start()
+    def start(self, nodes: int | None = None) -> Self:
+        super().start(nodes)
         try:
             self._tell("add-node-labels", {"nodeLabelInfo": [{"name": LABEL, "exclusivity": "false"}]})
         except BaseException:
@@ -132,6 +132,11 @@ class YarnServers(HadoopDaemons):
         """Where containers, running or ended, have written a file of that name, as `stderr`."""
         folders = [self._node_folder(number) / "logs" for number in range(self.nodes)]
         return sorted(path for folder in folders for path in folder.glob(f"application_*/*/{name}"))
+
+    def unpacked(self, archive: str) -> list[Path]:
+        """Where nodes have unpacked an archive of that name for containers of this user."""
+        places = [self._node_folder(number) / f"local/usercache/{getpass.getuser()}" for number in range(self.nodes)]
+        return sorted(path for place in places for path in place.glob(f"filecache/*/{archive}"))
 
     def container_processes(self, number: int | None = None) -> list[int]:
         """The processes of containers, of one node or of all: orphans of a dead NodeManager among them."""
