@@ -4,8 +4,6 @@ PySpark searches behind every task, among all objects of the process. Most of th
 pandas, and never garbage. A search takes 40 ms of a core, and four processes search in each round: for query 2 of
 Nexmark that was a third of all. Python can be told to leave out what is there.
 
-What nearly every process needs to read its share of a round is imported here, once, before any is forked.
-
 The JVM runs this module instead of PySpark's, where a setting of Spark names it.
 """
 
@@ -14,7 +12,6 @@ from __future__ import annotations
 import gc
 import socket
 import sys
-from importlib import import_module
 
 from pyspark import daemon
 
@@ -22,9 +19,6 @@ MODULE = __name__
 """What `spark.python.daemon.module` says."""
 TIMES_MAX = 8
 """So often a process leaves out what it has imported. What lives then, and is garbage later, stays."""
-SHARED = ("scribengin.spark.transform.input", "scribengin.connectors.contract", "scribengin.log.read.ranges")
-"""What all of them read by, and what most of them read: logs. No thread of Python's begins by that, which no process
-that is forked would have; NumPy and Arrow's allocator know of forks."""
 _work = daemon.worker
 
 
@@ -56,8 +50,5 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
 
 
 if __name__ == "__main__":
-    for module in SHARED:
-        import_module(module)
-    _SPARED.before_a_task()
     daemon.worker = worker
     daemon.manager()

@@ -46,7 +46,7 @@ BELOW: dict[str, frozenset[str]] = {
     "spark.session": frozenset({"connectors", "spark.worker_errors", "spark.python_daemon"}),
     "spark.arrow_files": frozenset({"spark.worker_errors"}),
     "spark.worker_errors": frozenset({"base"}),
-    "spark.python_daemon": frozenset({"connectors"}),
+    "spark.python_daemon": frozenset({"base"}),
     "launcher": frozenset({"base"}),
     "connectors": frozenset({"log.clients", "dafka", "proxy"}),
     "dafka": frozenset({"log"}),

@@ -15,7 +15,6 @@ from pyspark import cloudpickle
 
 from scribengin.connectors.kinds import KINDS
 from scribengin.spark import arrow_files
-from scribengin.spark.python_daemon import SHARED
 from scribengin.spark.stateful import source as offered
 from scribengin.spark.transform import input as rounds
 from scribengin.spark.transform import watched
@@ -44,12 +43,6 @@ def test_who_reads_of_one_system_imports_no_other_one(kind: str) -> None:
     systems = {kind: f"scribengin.connectors.{package}" for kind, package in PACKAGES.items()}
     assert set(systems) == set(KINDS)
     assert {other for other, package in systems.items() if package in modules} <= {kind}
-
-
-def test_what_processes_share_is_imported_before_they_are_forked_and_starts_no_thread() -> None:
-    modules = imported_with(*SHARED, "threading; assert threading.active_count() == 1")
-    assert set(SHARED) <= modules
-    assert not {"confluent_kafka", "fsspec", "kazoo", "pandas"} & modules
 
 
 def imported_with(*names: str) -> set[str]:

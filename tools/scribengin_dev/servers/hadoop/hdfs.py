@@ -4,7 +4,7 @@ interface, or on machines."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,7 @@ class HdfsServers(HadoopDaemons):
         info = self._bean("NameNodeInfo")
         if info.get("Safemode"):
             return False
-        told = json.loads(info.get("LiveNodes", "{}")).values()
+        told: Iterable[dict[str, int]] = json.loads(info.get("LiveNodes", "{}")).values()
         return sum(node["remaining"] > 0 for node in told) >= data_nodes
 
     def _bean(self, name: str, web_url: str | None = None) -> dict[str, Any]:
