@@ -40,7 +40,7 @@ _FIRST = (
     *("test_cluster_state", "test_cluster_ends", "test_raising_functions", "test_pages_logs", "test_watching_flow"),
     *("test_faults", "test_kafka_source_flow", "test_cluster_registry", "test_kafka_brokers_killed", "test_sink_hdfs"),
     *("test_web_page", "test_yarn_deploy_kerberos", "test_web_editing", "test_hdfs_data_node", "test_hdfs_crashes"),
-    *("test_log_faults", "test_kafka_sink_flow"),
+    "test_log_faults",
 )
 ON_YARN = (
     *(
@@ -65,7 +65,7 @@ ON_HDFS = (
 ON_KAFKA = (
     *("test_source_kafka", "test_sink_conformance", "test_late_crashes", "test_kafka_seam", "test_error_route"),
     *("test_kafka_sink", "test_kafka_state", "test_memory_kafka", "test_chain_kafka", "test_source_kafka_places"),
-    *("test_kafka_headers_flow",),
+    *("test_kafka_headers_flow", "test_kafka_sink_flow"),
 )
 """The files whose tests use the fixture `kafka`."""
 ON_BOOKIES = (
