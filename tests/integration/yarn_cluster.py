@@ -22,7 +22,7 @@ from scribengin_dev.servers.hadoop.hadoop import ask
 from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.errors import NodeMissing
 from tests.integration.cluster import TIMEOUT_S, Cluster, Flow, running_cluster
-from tests.servers.jvms import LIGHT
+from tests.servers.jvms import QUICK
 
 _SUBMIT = """
 import sys
@@ -63,8 +63,8 @@ LOOPBACK = {
     "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
     "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": LIGHT,
-    "spark.yarn.am.extraJavaOptions": LIGHT,
+    "spark.executor.extraJavaOptions": QUICK,
+    "spark.yarn.am.extraJavaOptions": QUICK,
     # No task starts before both executors are there, however slow the machine is.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",

@@ -22,7 +22,7 @@ from scribengin_registry.java.runtime import JavaRuntime, cache_directory, find_
 
 _COMPILED_LIGHTLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _TRUSTING = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:-UsePerfData"
-LIGHT = f"{_COMPILED_LIGHTLY} {_TRUSTING}"
+QUICK = f"{_COMPILED_LIGHTLY} {_TRUSTING}"
 """Of a JVM: it is soon there, and does nothing that it need not do."""
 _INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
@@ -35,7 +35,7 @@ def start_servers_lightly(environ: MutableMapping[str, str] = os.environ) -> Non
     environ[ARCHIVE_VARIABLE] = "off"  # one that is made beside tests costs them the processor
     # The archive is good for one home of Spark, which is in the cache: a test's user with a home of his own has ours.
     environ.setdefault("XDG_CACHE_HOME", str(cache_directory().parent))
-    _add(environ, OPTIONS_VARIABLE, LIGHT)
+    _add(environ, OPTIONS_VARIABLE, QUICK)
     _add(environ, JVM_OPTIONS_VARIABLE, _TRUSTING)  # which compiles lightly anyway
 
 
@@ -48,8 +48,8 @@ def start_jvms_lightly(environ: MutableMapping[str, str] = os.environ) -> None:
     start_servers_lightly(environ)
     archive = _archive(find_java())
     shared = f" {using(archive)}" if archive else ""
-    _add(environ, "SPARK_LAUNCHER_OPTS", LIGHT)
-    _add(environ, "SPARK_SUBMIT_OPTS", f"{LIGHT}{shared} {_INTERPRETED}")
+    _add(environ, "SPARK_LAUNCHER_OPTS", QUICK)
+    _add(environ, "SPARK_SUBMIT_OPTS", f"{QUICK}{shared} {_INTERPRETED}")
 
 
 def with_compiled_plans(options: str) -> str:

@@ -53,14 +53,14 @@ WINDOWS = """
 """
 
 
-def test_an_executor_is_a_container_of_yarn(
+def test_executors_are_containers_of_yarn(
     zookeeper: EmbeddedZooKeeper,
     yarn: YarnServers,
     tmp_path: Path,
     package: Callable[..., Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A log, which the executor is sent, since it lies on the worker's disk; two files with what became of it."""
+    """A log, which the executors are sent, since it lies on the worker's disk; two files with what became of it."""
     monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn.conf_directory))
     with running_cluster(zookeeper.hosts, tmp_path / "cluster") as cluster:
         cluster.append("in/0", BAD)
@@ -79,9 +79,9 @@ def test_an_executor_is_a_container_of_yarn(
             errors={"action": "route", "sink": "bad"},
             transformation="places:transform",
             package=str(package(places=PLACES)),
-            spark={"master": "yarn", "conf": LOOPBACK | {"spark.executor.instances": "1"}},
+            spark={"master": "yarn", "conf": LOOPBACK},
         )
-        # A driver here, a master and an executor in containers start behind each other.
+        # A driver here, a master and two executors in containers start behind each other.
         monkeypatch.setattr(flow, "patience_s", 3 * TIMEOUT_S)
         flow.wait(lambda: len(lines(out)) == SMALL and lines(bad), "the small round, in both sinks")
         [refused] = lines(bad)
@@ -92,6 +92,7 @@ def test_an_executor_is_a_container_of_yarn(
     rows = lines(out)
     assert sorted(row["n"] for row in rows) == list(range(SMALL + LARGE))
     assert all(row["double"] == 2 * row["n"] and row["log"] == "in/0" for row in rows)
+    # Which of the two executors takes a task is Spark's business: one that is slow to start may find all of them done.
     containers = {row["container"] for row in rows}
     assert all(name.startswith("container_") for name in containers), containers
 
