@@ -3,10 +3,11 @@
 So they are compiled lightly, and Spark's take their classes from an archive that the first run makes: a session has
 started in 2.3 s instead of 5.5, and takes a third of the processor's time. Classes without an archive are not verified:
 that is a seventh of a server's start, and compilers wrote them. Plans are interpreted: to have Java compiled for a
-handful of records costs a quarter of a test's time. The archive costs 40 s of the processor's time, and is made beside
-the first tests (`python -m tests.servers.jvms`); the first test that needs Spark waits for it. All of it reaches them
-by the environment: what is tested starts them as it always does. The demo and what looks for bad records run with
-compiled plans, as users' do (`with_compiled_plans`, `compiled_plans`).
+handful of records costs a quarter of a test's time. Capitals are Java's, not ICU's, which the first `upper` of a JVM
+would load: 2.3 s. The archive costs 40 s of the processor's time, and is made beside the first tests (`python -m
+tests.servers.jvms`); the first test that needs Spark waits for it. All of it reaches them by the environment: what is
+tested starts them as it always does. The demo and what looks for bad records run with compiled plans, as users' do
+(`with_compiled_plans`, `compiled_plans`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ _COMPILED_LIGHTLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _TRUSTING = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:-UsePerfData"
 QUICK = f"{_COMPILED_LIGHTLY} {_TRUSTING}"
 """Of a JVM: it is soon there, and does nothing that it need not do."""
-_INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+_INTERPRETED = (
+    "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN "
+    "-Dspark.sql.icu.caseMappings.enabled=false"
+)
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 """As Spark has it."""
 CACHE = Path(__file__).parents[2] / ".cache"

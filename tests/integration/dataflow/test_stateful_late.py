@@ -31,7 +31,7 @@ MEETINGS = (
     "AND other.at BETWEEN src.at AND src.at + INTERVAL 10 SECONDS"
 )
 STOPS = ("round.commit:before", "round.commit:after", "log.round_show:after")
-EVENTS: list[Event] = [(second - (second % 7) * 9, "ab"[second % 2], second) for second in range(100, 190)]
+EVENTS: list[Event] = [(second - (second % 7) * 9, "ab"[second % 2], second) for second in range(100, 148)]
 """Every second one is later than all before it, or up to 54 seconds earlier."""
 END: list[Event] = [(FAR, "z", 0)]
 

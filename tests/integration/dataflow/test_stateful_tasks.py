@@ -34,8 +34,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 STREAMS, TASKS = 4, 2
 NAMES = [f"w{number}" for number in range(12)]
-EVENTS: list[Event] = [(second, NAMES[second % len(NAMES)], second) for second in range(20, 260, 5)]
-OTHERS: list[Event] = [(second, NAMES[second % 7], second) for second in range(22, 260, 7)]
+EVENTS: list[Event] = [(second, NAMES[second % len(NAMES)], second) for second in range(20, 140, 5)]
+OTHERS: list[Event] = [(second + 7, NAMES[second % len(NAMES)], second) for second in range(20, 140, 10)]
+"""Each of them meets an event."""
 
 
 class TwoTasks:
