@@ -7,14 +7,13 @@ kafka-python.
 
 from __future__ import annotations
 
-import os
-import signal
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from scribengin.testing.standstill import standing_still
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.embedded import EmbeddedZooKeeper
@@ -139,14 +138,11 @@ def test_an_owner_that_dies_while_the_broker_commits_is_taken_over(
     owner = start_owner(place, 1, Stop("kafka.commit:before", "pause", occurrence=2))
     assert wait_until_stopped(owner)
     assert own_kafka.pid is not None
-    os.kill(own_kafka.pid, signal.SIGSTOP)
-    try:
+    with standing_still(own_kafka.pid):
         resume(owner)
         wait_until(lambda: _unread_bytes(place.bootstrap) > 0, 60, "the request to reach the broker's socket")
         owner.kill()
         assert finish(owner) == KILLED
-    finally:
-        os.kill(own_kafka.pid, signal.SIGCONT)
     assert own_to_the_end(place, 2) == FINISHED
     assert not wrong(place, "within kafka.commit")
 

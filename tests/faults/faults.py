@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import psutil
 
+from scribengin.testing.standstill import standing_still
 from scribengin.testing.waiting import wait_until
 from tests.faults.world import LIMIT_S, Pipeline
 from tests.integration.yarn_cluster import YarnFlow
@@ -76,7 +77,7 @@ def broker(pipeline: Pipeline) -> Iterator[None]:
     (nine times in ten), and so loses what it has acknowledged. docs/internals/transaction-coordinator.md has more.
     """
     kafka = pipeline.world.kafka
-    with _standing_still([pid for flow in pipeline.flows for pid in flow.worker_pids().values()]):
+    with standing_still(*[pid for flow in pipeline.flows for pid in flow.worker_pids().values()]):
         wait_until(lambda: "PrepareCommit" not in kafka.run(_TRANSACTIONS, ["list"]), LIMIT_S, "the markers")
         kafka.kill()
     kafka.start()
@@ -104,7 +105,7 @@ def stall(pipeline: Pipeline) -> Iterator[None]:
     """A worker that stands still for longer than its session, and then goes on, in the middle of its round, while
     others take its tasks over: it must not write."""
     flow, name, pid = _a_worker(pipeline)
-    with _standing_still([pid]):
+    with standing_still(pid):
         flow.wait(lambda: not flow.view.lives(name), "the session of the stalled worker to end")
     yield
     wait_until(lambda: not psutil.pid_exists(pid), LIMIT_S, "the stalled worker to be gone")
@@ -121,19 +122,6 @@ def struck(fault: Fault, pipeline: Pipeline) -> Iterator[None]:
     next(steps)
     yield
     next(steps, None)
-
-
-@contextmanager
-def _standing_still(pids: Sequence[int]) -> Iterator[None]:
-    """These processes do nothing while the block lasts, wherever they are just then."""
-    try:
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        yield
-    finally:
-        for pid in pids:
-            with suppress(ProcessLookupError):  # the master has killed it for not leaving by itself
-                os.kill(pid, signal.SIGCONT)
 
 
 def _a_worker(pipeline: Pipeline) -> tuple[YarnFlow, str, int]:

@@ -27,6 +27,7 @@ from scribengin.connectors.kafka.sink.transaction import committed_offset
 from scribengin.errors import SystemUnreachable
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import at_failpoint
+from scribengin.testing.standstill import stand_still
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
@@ -141,7 +142,7 @@ def test_a_call_that_does_not_keep_to_its_own_limit_is_given_up_and_its_producer
     monkeypatch.setattr(transaction, "GIVEN_UP_AFTER_S", 1.0)
     try:
         with (
-            at_failpoint(f"{step}:before", lambda _stop: os.kill(pid, signal.SIGSTOP)),
+            at_failpoint(f"{step}:before", lambda _stop: stand_still(pid)),
             pytest.raises(SystemUnreachable, match=said),
         ):
             owner.run_round()

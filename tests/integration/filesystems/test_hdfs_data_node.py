@@ -3,10 +3,8 @@ its second copy. Who follows a log goes round a DataNode that hangs."""
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
@@ -18,6 +16,7 @@ from scribengin.log.store.contract import SegmentName
 from scribengin.log.store.hdfs import HdfsSegmentStore
 from scribengin.testing.conformance.segments import Writing, entries_in
 from scribengin.testing.log_samples import records_entry
+from scribengin.testing.standstill import standing_still
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 
@@ -116,13 +115,9 @@ def test_a_tail_is_followed_round_a_data_node_that_hangs(
     port = asked[0].rpartition(":")[2]
     [number] = [number for number, site in sites.items() if f":{port}</value>" in site.read_text()]
     process = own_hdfs.pids[f"datanode-{number}"]
-    os.kill(process, signal.SIGSTOP)
-    try:
+    with closing(view), standing_still(process):
         assert view.tail() == writing.at
         assert entries_in(view, writing.at.end) == writing.at.entries
         view.tail()
         assert len(asked) == len(set(asked)) == 2
-    finally:
-        os.kill(process, signal.SIGCONT)
-        view.close()
         own_hdfs.await_ready()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -18,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.threads import pause
 from scribengin.errors import ServerDown
+from scribengin.testing.standstill import standing_still
 from scribengin_dev.servers.java_server import ports_of
 from scribengin_dev.servers.kafka import KafkaServer, new_cluster_id
 from scribengin_registry.java.process import LOOPBACK
@@ -100,12 +99,8 @@ class KafkaBrokers:
     @contextmanager
     def standing_still(self, number: int) -> Iterator[None]:
         """Let a broker stand still while the block lasts: whoever asks it waits."""
-        pid = self.pids[number]
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        with standing_still(self.pids[number]):
             yield
-        finally:
-            os.kill(pid, signal.SIGCONT)
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The number of the broker that leads a partition. Raises ServerDown when none does."""

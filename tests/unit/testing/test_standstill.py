@@ -1,0 +1,56 @@
+"""Processes that stand still do so with all of their threads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scribengin.testing.standstill import standing_still
+from scribengin.testing.waiting import wait_until
+
+_BUSY = """
+import threading
+def count():
+    while True:
+        pass
+for _ in range(8):
+    threading.Thread(target=count, daemon=True).start()
+print("busy", flush=True)
+threading.Event().wait()
+"""
+
+
+@pytest.fixture
+def busy() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        yield process
+        process.kill()
+
+
+def test_each_thread_of_it_has_stopped_and_goes_on_behind_the_block(busy: subprocess.Popen[str]) -> None:
+    with standing_still(busy.pid):
+        assert states(busy.pid) == {"T"}
+    wait_until(lambda: "T" not in states(busy.pid), what="all threads to go on")
+
+
+def test_who_is_killed_meanwhile_need_not_go_on(busy: subprocess.Popen[str]) -> None:
+    with standing_still(busy.pid):
+        busy.kill()
+        busy.wait()
+
+
+def test_a_process_that_is_not_there_is_told_of(busy: subprocess.Popen[str]) -> None:
+    busy.kill()
+    busy.wait()
+    with pytest.raises(ProcessLookupError), standing_still(busy.pid):
+        pass
+
+
+def states(pid: int) -> set[str]:
+    return {task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat")}
