@@ -307,4 +307,9 @@ def _look_at(answer: asyncio.Future[Any]) -> None:
 def _abandon(undo: Callable[[_T], object], opening: Future[_T]) -> None:
     """Nobody waits for it any more: what was opened all the same is closed."""
     if not opening.cancelled() and opening.exception() is None:
-        background("log-async-close", partial(undo, opening.result())).start()
+        background("log-async-close", partial(_undone, undo, opening.result())).start()
+
+
+def _undone(undo: Callable[[_T], object], opened: _T) -> None:
+    with suppress(ScribenginError):  # nobody is there to be told, and its lock goes with the session
+        undo(opened)

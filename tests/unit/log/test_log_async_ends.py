@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from scribengin.errors import LogClosed
 from scribengin.log import LogNamespace
 from scribengin.log.clients import AsyncLogWriter, AsyncNamespace
+from scribengin.log.clients.asynchronous import _abandon
+from scribengin_registry.errors import RegistryClosed
 
 LOG = "log"
 
@@ -39,6 +43,25 @@ def test_a_writer_is_closed_though_all_threads_of_asyncio_wait_for_its_log(logs:
                 await one.close()
 
     asyncio.run(main())
+
+
+def test_what_nobody_waits_for_is_given_back_without_a_word_where_the_registry_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    opened: Future[str] = Future()
+    opened.set_result("a writer")
+    undone: list[str] = []
+
+    def undo(one: str) -> None:
+        undone.append(one)
+        raise RegistryClosed("this registry client is closed", path="/logs")
+
+    _abandon(undo, opened)
+    for thread in [one for one in threading.enumerate() if one.name == "log-async-close"]:
+        thread.join()
+    assert (undone, told) == (["a writer"], [])
 
 
 def test_who_reads_behind_the_end_is_told_that_the_reader_was_closed(logs: LogNamespace) -> None:
