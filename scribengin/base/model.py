@@ -151,8 +151,8 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def indented(value: Any) -> bytes:
-    """A JSON value as people read it in a node, by pydantic: `json` writes indented JSON in Python, ten times as
-    slowly."""
+    """A JSON value, or a part, as people read it in a node, by pydantic: `json` writes indented JSON in Python, ten
+    times as slowly."""
     return to_json(value, indent=1)
 
 
@@ -178,7 +178,7 @@ class Descriptor(Part):
 
     def to_bytes(self) -> bytes:
         """Indented JSON, because operators read and edit it in place."""
-        return self.model_dump_json(indent=1).encode()
+        return indented(self)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, path: str) -> Self:

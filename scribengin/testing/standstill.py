@@ -6,12 +6,13 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 from scribengin.testing.waiting import wait_until
 
-_STANDS = frozenset("TZX")
+STOPPED = "T"
+_ENDED = "X"
+_STANDS = frozenset({STOPPED, "Z", _ENDED})
 """What the kernel says of a thread that does nothing any more: stopped, or ended."""
 _TIMEOUT_S = 60.0
 
@@ -21,7 +22,7 @@ def standing_still(*pids: int) -> Iterator[None]:
     """These processes do nothing while the block lasts, wherever they are just then. Raises ProcessLookupError."""
     try:
         for pid in pids:
-            stand_still(pid)
+            _stand_still(pid)
         yield
     finally:
         for pid in pids:
@@ -29,19 +30,25 @@ def standing_still(*pids: int) -> Iterator[None]:
                 os.kill(pid, signal.SIGCONT)
 
 
-def stand_still(pid: int) -> None:
-    """Return once each thread of the process has stopped: on a busy machine some go on for a while after the signal,
-    and answer. Raises ProcessLookupError."""
+def await_standstill(pid: int) -> bool:
+    """Wait until each thread of a process has stopped (True), or has ended (False)."""
+    wait_until(lambda: states(pid) <= _STANDS, _TIMEOUT_S, f"process {pid} to stand still")
+    return STOPPED in states(pid)
+
+
+def states(pid: int) -> set[str]:
+    """What the kernel says of the threads of a process, a letter each."""
+    return {_state(thread) for thread in Path(f"/proc/{pid}/task").glob("*/stat")}
+
+
+def _stand_still(pid: int) -> None:
+    """Return once all of it has stopped: on a busy machine threads go on for a while after the signal, and answer."""
     os.kill(pid, signal.SIGSTOP)
-    wait_until(partial(_stands, pid), _TIMEOUT_S, f"process {pid} to stand still")
-
-
-def _stands(pid: int) -> bool:
-    return all(_state(thread) in _STANDS for thread in Path(f"/proc/{pid}/task").glob("*/stat"))
+    await_standstill(pid)
 
 
 def _state(thread: Path) -> str:
     try:
         return thread.read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
-        return "X"
+        return _ENDED

@@ -13,7 +13,7 @@ from scribengin.base.failpoints import set_hook
 from scribengin.errors import ScribenginError, SystemUnreachable
 from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.failpoints import at_failpoint, kill_this_process, pause_this_process, record_stops
-from scribengin.testing.waiting import wait_until
+from scribengin.testing.standstill import await_standstill
 from scribengin_registry.opening import connect
 from tests.crash.flow import Place, run_to_the_end
 from tests.crash.stops import FINISHED, STALE, UNREACHABLE, Stop
@@ -60,14 +60,8 @@ def own_to_the_end(place: Place, generation: int) -> int:
 def wait_until_stopped(process: ForkServerProcess) -> bool:
     """Wait until the process is stalled by SIGSTOP (True) or has ended without meeting its stop (False)."""
 
-    def state() -> str:
-        try:
-            return Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return "Z"
-
-    wait_until(lambda: state() in "TZ", timeout_s=60, what="the owner to stall")
-    return state() == "T"
+    assert process.pid is not None
+    return await_standstill(process.pid)
 
 
 def resume(process: ForkServerProcess) -> None:

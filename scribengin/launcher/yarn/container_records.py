@@ -9,6 +9,7 @@ that was replaced changes nothing any more.
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 
 from scribengin.base.model import Descriptor
 from scribengin.errors import LauncherError
@@ -59,8 +60,8 @@ class ContainerRecords:
         self._registry = registry
         self._path = path
         self._versions: dict[str, int] = {}
-        self._unknown: dict[str, bytes] = {}
-        """What was written last of a container, where nobody knows whether it will be there."""
+        self._unknown: defaultdict[str, set[bytes]] = defaultdict(set)
+        """What was written of a container since it was last known, where nobody knows whether it will be there."""
 
     def all(self) -> list[ContainerRecordDescriptor]:
         """Every record, oldest first. Raises RegistryUnreachable, DescriptorUnreadable."""
@@ -95,7 +96,7 @@ class ContainerRecords:
         try:
             self._versions[name] = self._set(path, name, data)
         except OutcomeUnknown:
-            self._unknown[name] = data
+            self._unknown[name].add(data)
             if not self._has_arrived(path, name):
                 raise
         except VersionConflict as error:
@@ -119,7 +120,7 @@ class ContainerRecords:
             return False
         self._registry.sync()
         node = self._registry.find(path)
-        if node is None or node.data != self._unknown[name]:
+        if node is None or node.data not in self._unknown[name]:
             return False
         self._versions[name] = node.version
         return True

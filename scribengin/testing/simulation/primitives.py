@@ -132,11 +132,7 @@ class SimulatedRLock(SimulatedLock):
             if running is not None and running.process.ended:
                 return
             raise RuntimeError("cannot release a lock that another thread holds, or nobody")
-        self._held -= 1
-        if not self._held:
-            self._holder = None
-            if self._waiters.waiting:
-                self._waiters.wake_one()
+        super().release()
 
     def release_all(self) -> int:
         """For a condition: how often it was held."""

@@ -8,11 +8,9 @@ is told by kafka-python.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ from scribengin.connectors.kafka.sink.transaction import committed_offset
 from scribengin.errors import SystemUnreachable
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import at_failpoint
-from scribengin.testing.standstill import stand_still
+from scribengin.testing.standstill import standing_still
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
@@ -140,14 +138,12 @@ def test_a_call_that_does_not_keep_to_its_own_limit_is_given_up_and_its_producer
     assert drained(owner)  # so that the broker has made the topics of its own
     flow.append(10)
     monkeypatch.setattr(transaction, "GIVEN_UP_AFTER_S", 1.0)
-    try:
-        with (
-            at_failpoint(f"{step}:before", lambda _stop: stand_still(pid)),
-            pytest.raises(SystemUnreachable, match=said),
-        ):
-            owner.run_round()
-    finally:
-        os.kill(pid, signal.SIGCONT)
+    with (
+        ExitStack() as still,
+        at_failpoint(f"{step}:before", lambda _stop: still.enter_context(standing_still(pid))),
+        pytest.raises(SystemUnreachable, match=said),
+    ):
+        owner.run_round()
     monkeypatch.undo()
     wait_until(partial(drained, owner), 200, "the broker to answer again")
     flow.expect_everything_once()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ import pytest
 
 from scribengin.base.diagnostics import FORMAT_VARIABLE
 from scribengin.monitoring.stalled import SILENT_S
+from scribengin.testing.standstill import standing_still
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_tools.web.server import WebConfig, WebServer
 from tests.integration.cli_runner import CommandLine
@@ -84,8 +83,7 @@ def test_a_dataflow_is_watched_while_it_runs_while_it_stalls_and_when_it_runs_ag
     the_monitor_shows_it_in_one_look(line)
     the_web_page_shows_it_and_edits_it(flow)
 
-    os.kill(worker.pid, signal.SIGSTOP)
-    try:
+    with standing_still(worker.pid):
         cluster.append("in/0", 1000)
         flow.wait(lambda: shown(line) == "stalled", f"the silence to be noticed, after {SILENT_S} s")
         assert "task-0 (nothing committed for" in line.ok("status", "watched").out
@@ -93,8 +91,6 @@ def test_a_dataflow_is_watched_while_it_runs_while_it_stalls_and_when_it_runs_ag
         assert (code, words["status"], words["stalled"][0]["task"]) == (503, "stalled", "task-0")
         with WebServer(cluster.registry, WebConfig(port=0)) as page, Client(page.url).login(page).events() as events:
             assert next(told["flows"] for told in events if told["flows"])[0]["state"] == "stalled"
-    finally:
-        os.kill(worker.pid, signal.SIGCONT)
     flow.wait_until_delivered("in/0")
     flow.wait(lambda: shown(line) == "running" and health(master)[0] == 200, "it to be running again")
     the_processes_have_said_what_happened(flow)

@@ -46,6 +46,20 @@ def test_a_write_that_arrives_late_is_not_taken_for_another_masters(
     assert records.all() == [ENDED]
 
 
+def test_of_two_writes_of_unknown_outcome_the_first_may_arrive_late(
+    records: ContainerRecords, memory_registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrive = on_its_way(memory_registry, monkeypatch)
+    with pytest.raises(OutcomeUnknown):
+        records.write(PLACED)
+    on_its_way(memory_registry, monkeypatch)
+    with pytest.raises(OutcomeUnknown):
+        records.write(ENDED)
+    arrive()
+    records.write(ENDED)
+    assert records.all() == [ENDED]
+
+
 def test_a_write_that_has_arrived_is_known_at_once(
     records: ContainerRecords, memory_registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from scribengin.testing.standstill import standing_still
+from scribengin.testing.standstill import await_standstill, standing_still, states
 from scribengin.testing.waiting import wait_until
 
 _BUSY = """
@@ -41,8 +40,10 @@ def test_each_thread_of_it_has_stopped_and_goes_on_behind_the_block(busy: subpro
 
 def test_who_is_killed_meanwhile_need_not_go_on(busy: subprocess.Popen[str]) -> None:
     with standing_still(busy.pid):
+        assert await_standstill(busy.pid)
         busy.kill()
         busy.wait()
+        assert not await_standstill(busy.pid)
 
 
 def test_a_process_that_is_not_there_is_told_of(busy: subprocess.Popen[str]) -> None:
@@ -50,7 +51,3 @@ def test_a_process_that_is_not_there_is_told_of(busy: subprocess.Popen[str]) -> 
     busy.wait()
     with pytest.raises(ProcessLookupError), standing_still(busy.pid):
         pass
-
-
-def states(pid: int) -> set[str]:
-    return {task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat")}

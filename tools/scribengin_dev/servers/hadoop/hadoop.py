@@ -117,10 +117,10 @@ def run_client(tool: str, arguments: Sequence[str], folder: Path, configuration:
     return run_tool(tool.rpartition(".")[2], command, folder=folder)
 
 
-def ask(url: str, *, method: str = "GET", body: bytes | None = None, kind: str = "application/json") -> bytes | None:
-    """What a daemon answers over HTTP, None when it refuses or does not answer: it may not be ready. `kind` is what
-    is sent and what is wanted."""
-    headers = {"Content-Type": kind, "Accept": kind}
+def ask(url: str, *, method: str = "GET", body: bytes | None = None) -> bytes | None:
+    """What a daemon answers over HTTP, None when it refuses or does not answer: it may not be ready. JSON is sent, and
+    wanted."""
+    headers = dict.fromkeys(("Content-Type", "Accept"), "application/json")
     request = urllib.request.Request(url, data=body, method=method, headers=headers)
     try:
         with _DIRECT.open(request, timeout=_HTTP_TIMEOUT_S) as answer:
@@ -130,7 +130,7 @@ def ask(url: str, *, method: str = "GET", body: bytes | None = None, kind: str =
 
 
 def ask_json(url: str, *, method: str = "GET") -> dict[str, Any]:
-    """The same for an answer in JSON, {} for none."""
+    """The object that a daemon answers, {} for none."""
     try:
         answer = json.loads(ask(url, method=method) or b"{}")
     except ValueError:
