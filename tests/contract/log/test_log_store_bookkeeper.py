@@ -18,6 +18,7 @@ from scribengin.log.store.opening import open_store, store_kind
 from scribengin.testing.conformance.segments import SEGMENT_STORE_CHECKS, Check, Stopped, Writing, entries_in, stop
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import records_entry
+from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.bookkeeper import BookKeeperServers
 
 LOG = "a-log"
@@ -57,6 +58,21 @@ def test_what_was_acknowledged_is_in_the_segment_that_another_writer_has_fenced(
     assert entries_in(view, acknowledged.end) == acknowledged.entries
     with pytest.raises(Fenced, match="another writer owns the log"):
         writing.late()
+
+
+def test_a_writer_that_was_fenced_says_so_though_its_client_has_closed_the_ledger_by_then(
+    store: BookKeeperSegmentStore, location: str
+) -> None:
+    appender = store.create(NAME, fsync=True)
+    writing = Writing(appender)
+    writing.append(records_entry([b"acknowledged"]))
+    BookKeeperSegmentStore(location).fence(NAME)
+    writing.write(records_entry([b"in flight"]))
+    [(in_flight, _)] = appender._log._adding
+    wait_until(in_flight.isDone, 30, "the bookies refuse what is in flight")
+    for _ in range(2):
+        with pytest.raises(Fenced, match="another writer owns the log"):
+            writing.late()
 
 
 def test_any_bytes_of_a_segment_of_many_entries_are_found(store: BookKeeperSegmentStore) -> None:

@@ -110,15 +110,19 @@ class LedgerWriter:
         if not self._adding:
             return
         last, _ = self._adding[-1]  # they are acknowledged in order
-        with _plain_errors(self.ledger):
+        with suppress(OSError), _plain_errors(self.ledger):
             last.get()
-        self._adding.clear()
-        self._adding_bytes = 0
+            self._adding.clear()
+            self._adding_bytes = 0
+        while self._adding:  # the first that failed says why: what came later finds a ledger that is closed
+            self._wait_for_first()
 
     def _wait_for_first(self) -> None:
-        first, size = self._adding.popleft()
+        first, size = self._adding[0]
+        with _plain_errors(self.ledger):
+            first.get()
+        self._adding.popleft()
         self._adding_bytes -= size
-        first.get()
 
     def close(self) -> None:
         """Let go of it: it ends with what was acknowledged. Raises OSError, as for one that was taken over."""
