@@ -38,6 +38,9 @@ Portable = Callable[[str, "Sequence[RecordSplit]"], "Sequence[RecordSplit]"]
 POLL_S = 0.005
 WAIT_S = 1.0
 """How long a source waits for an offer. Then it answers, and Spark sees whether anybody still wants the query."""
+FIRST_WAIT_S = 60.0
+"""As long for the first of all, which each owner makes as soon as it runs a round: a new query whose sources answer
+before runs a batch without records, and that were a round of its own, on slow machines alone."""
 _TRIGGER = "trigger"
 _INITIAL = "initial"
 _STOPPING = "stopping"
@@ -136,7 +139,7 @@ class OfferReader:
     def _await(self, number: int) -> int:
         """As the first of a trigger: the next offer's number, or the same one."""
         self._say(number, waits=True)
-        for _ in range(round(WAIT_S / POLL_S)):
+        for _ in range(round((WAIT_S if number else FIRST_WAIT_S) / POLL_S)):
             if _offer(self._directory, number + 1).exists():
                 number += 1
                 break
