@@ -1,13 +1,17 @@
-"""A log as the proxy sees it that writes it, or did, or may."""
+"""Logs as the proxy sees them that writes them, or did, or may."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from scribengin.log import LogWriter
+from scribengin.log.metadata.names import check_log_name
+from scribengin.proxy.config import RateConfig
 from scribengin.proxy.state.balance import LoadMeter
-from scribengin.proxy.state.rates import RateMeter
+from scribengin.proxy.state.rates import RateCounts, RateMeter
 
 
 @dataclass
@@ -32,3 +36,38 @@ class OwnedLog:
     def is_lost(self) -> bool:
         """Whether its writer has failed, and is still there."""
         return self.writer is not None and self.writer.failed
+
+
+class OwnedLogs:
+    """The logs that a proxy was asked for. A name has one of these for all who use it just now, and only the ones that
+    are kept stay. Not thread-safe."""
+
+    def __init__(self, rates: RateConfig, counts: RateCounts) -> None:
+        """`rates` are those of each log, and `counts` those of all."""
+        self._rates = rates
+        self._counts = counts
+        self._used: WeakValueDictionary[str, OwnedLog] = WeakValueDictionary()
+        """Clients ask for any name: what is neither kept nor in use goes by itself."""
+        self._kept: dict[str, OwnedLog] = {}
+
+    def __iter__(self) -> Iterator[OwnedLog]:
+        return iter(list(self._used.values()))
+
+    def find(self, name: str) -> OwnedLog:
+        """The log of that name, which has one owner whatever it is called. Raises InvalidLogName."""
+        log = self._used.get(name)
+        if log is None:
+            bare = check_log_name(name)
+            fresh = OwnedLog(bare, RateMeter(self._rates, f"log '{bare}'", self._counts))
+            log = self._used.setdefault(bare, fresh)
+        return log
+
+    def keep(self, log: OwnedLog) -> None:
+        """It has a writer, or was handed over: it stays as long as that says something."""
+        self._kept[log.name] = log
+
+    def forget_idle(self, now_s: float) -> None:
+        """Keep none that has no writer, and was handed over to nobody just now."""
+        self._kept = {
+            name: log for name, log in self._kept.items() if log.writer is not None or now_s < log.handed_until_s
+        }

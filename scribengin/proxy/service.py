@@ -43,18 +43,17 @@ from scribengin.errors import (
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
 from scribengin.log.metadata.binding import is_still_bound
-from scribengin.log.metadata.names import check_log_name
 from scribengin.log.metadata.segments import LogMetadata
 from scribengin.log.write.results import SlotRange
 from scribengin.proxy.balancing import LogBalancer
 from scribengin.proxy.config import ProxyConfig, Right
 from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
-from scribengin.proxy.owned import OwnedLog
+from scribengin.proxy.owned import OwnedLog, OwnedLogs
 from scribengin.proxy.reading.segments import SegmentReads
 from scribengin.proxy.state.access import ANYBODY, AccessRules, Caller
 from scribengin.proxy.state.balance import HandOver, LoadMeter, LogLoad
 from scribengin.proxy.state.ownership import LogSight, PutOff, SendTo, Serve, TakeLog, next_step
-from scribengin.proxy.state.rates import RateMeter, TooMuch, admit, give_back
+from scribengin.proxy.state.rates import RateCounts, RateMeter, TooMuch, admit, give_back
 from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, encode_answer
 from scribengin.proxy.wire.bundles import OF_ALL, SEND_ALONE, decode_bundle
 from scribengin.proxy.wire.requests import (
@@ -114,10 +113,11 @@ class ProxyService(ClosedAtExit):
         self._clock = clock
         self._access = access or AccessRules()
         self._denied = 0
-        self._rates = RateMeter(self._config.service_rates, "this proxy")
+        self._counts = RateCounts()
+        self._rates = RateMeter(self._config.service_rates, "this proxy", self._counts)
         self._nodes = ProxyNodes(registry, namespace.path)
         self._lock = threading.Lock()
-        self._logs: dict[str, OwnedLog] = {}
+        self._logs = OwnedLogs(self._config.log_rates, self._counts)
         self._ending = False
         self._announced = 0
         """The session in which clients find it."""
@@ -144,11 +144,11 @@ class ProxyService(ClosedAtExit):
     def logs(self) -> list[str]:
         """The logs that it writes just now: none that it knows to be lost to somebody else."""
         with self._lock:
-            return sorted(name for name, _log in self._written())
+            return sorted(log.name for log in self._written())
 
-    def _written(self) -> Iterator[tuple[str, OwnedLog]]:
+    def _written(self) -> Iterator[OwnedLog]:
         """The caller holds the lock."""
-        return ((name, log) for name, log in self._logs.items() if log.writer is not None and not log.writer.failed)
+        return (log for log in self._logs if log.writer is not None and not log.writer.failed)
 
     def announce(self) -> None:
         """Let clients find it, from now on, in whatever session. Raises what the registry raises."""
@@ -340,7 +340,7 @@ class ProxyService(ClosedAtExit):
             if self._ending:
                 return
             self._ending = True
-            logs = list(self._logs.values())
+            logs = list(self._logs)
         self._registry.off_session(self._on_session)
         self._renewing.set()
         self.balancer.close()
@@ -355,9 +355,11 @@ class ProxyService(ClosedAtExit):
             self._nodes.withdraw(self._proxy)
 
     def sweep(self) -> None:
-        """Let go of logs that were lost, as by a deletion, and that nobody asks for: their files are open."""
+        """Let go of logs that were lost, as by a deletion, and that nobody asks for: their files are open. Forget those
+        that it does not write any more."""
         with self._lock:
-            lost = [log for log in self._logs.values() if log.is_lost]
+            self._logs.forget_idle(self._clock.monotonic_s())
+            lost = [log for log in self._logs if log.is_lost]
         for log in lost:
             with log.lock, suppress(RegistryError):  # it is away: the node goes with the session
                 if log.is_lost:
@@ -384,11 +386,7 @@ class ProxyService(ClosedAtExit):
 
     def _log(self, name: str) -> OwnedLog:
         with self._lock:
-            log = self._logs.get(name)
-            if log is None:
-                bare = check_log_name(name)  # whatever it is called, it has one owner
-                log = self._logs.setdefault(bare, OwnedLog(bare, RateMeter(self._config.log_rates, f"log '{bare}'")))
-            return log
+            return self._logs.find(name)
 
     def _admit(self, log: OwnedLog, request: WriteRequest) -> None:
         """Raises WrittenTooFast."""
@@ -462,6 +460,8 @@ class ProxyService(ClosedAtExit):
             log.handed_to = None
             log.taken_s = self._clock.monotonic_s()
             log.load = LoadMeter()
+            with self._lock:
+                self._logs.keep(log)
         except BaseException:
             self._nodes.release(log.name, self._proxy)
             raise
@@ -500,8 +500,8 @@ class ProxyService(ClosedAtExit):
         now_s = self._clock.monotonic_s()
         with self._lock:
             return [
-                LogLoad(name, log.load.load(now_s), settled=now_s - log.taken_s >= self._config.balance_s)
-                for name, log in self._written()
+                LogLoad(log.name, log.load.load(now_s), settled=now_s - log.taken_s >= self._config.balance_s)
+                for log in self._written()
             ]
 
     def _hand_over(self, move: HandOver) -> None:
@@ -515,6 +515,7 @@ class ProxyService(ClosedAtExit):
             log.handed_until_s = self._clock.monotonic_s() + _HANDED_S
         with self._lock:
             self._handed_over += 1
+            self._logs.keep(log)
 
     def _open(self, request: AskRequest) -> Answer:
         """Take the log, so that who opens a writer hears at once what is in the way."""
@@ -565,9 +566,8 @@ class ProxyService(ClosedAtExit):
         logs = [log for log in self.logs if caller.may_read(log)]
         said: JsonObject = {"name": self._proxy.name, "address": self._proxy.address, "logs": logs}
         with self._lock:
-            meters = [self._rates, *(log.rates for log in self._logs.values())]
-            said["requests_over_soft"] = sum(meter.requests_over_soft for meter in meters)
-            said["requests_refused"] = sum(meter.requests_refused for meter in meters)
+            said["requests_over_soft"] = self._counts.requests_over_soft
+            said["requests_refused"] = self._counts.requests_refused
             said["requests_denied"] = self._denied
             said["logs_handed_over"] = self._handed_over
         return AskDone(said)
