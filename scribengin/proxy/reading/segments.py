@@ -15,7 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -29,6 +29,7 @@ from scribengin.log.metadata.segments import LogMetadata, SegmentDescriptor
 from scribengin.log.store.contract import COLD, SegmentName, SegmentView
 from scribengin.log.store.opening import open_store
 from scribengin.proxy.config import ProxyConfig
+from scribengin.proxy.held import HeldSegment
 from scribengin.proxy.reading.blocks import BLOCK_BYTES, BlockCache
 from scribengin.proxy.reading.tails import TailWatches
 from scribengin.proxy.wire import segments as wire
@@ -45,17 +46,18 @@ WAIT_S_MAX = 10.0
 
 
 @dataclass
-class _OpenSegment:
-    """A segment that is open for all readers. Used under its lock."""
+class _OpenSegment(HeldSegment):
+    """A segment that is open for all readers."""
 
     view: SegmentView
-    lock: threading.Lock = field(default_factory=threading.Lock)
     shown: int = 0
     """Readers may read so far, at least."""
     completed: bool = False
-    closed: bool = False
     used_s: float = 0.0
     """When somebody asked about it last."""
+
+    def close_file(self) -> None:
+        self.view.close()
 
 
 class SegmentReads(ClosedAtExit):
@@ -70,6 +72,7 @@ class SegmentReads(ClosedAtExit):
         self._path = namespace.path
         kept = namespace.descriptor
         self._store = open_store(kept.store, kept.location, kept.token)
+        self._wait_s = config.answer_timeout_s
         self._blocks = BlockCache(config.cache_bytes_max)
         self._tails = TailWatches(self._store.open, config.tail_waits_max)
         self._lock = threading.Lock()
@@ -109,7 +112,7 @@ class SegmentReads(ClosedAtExit):
             idle = [name for name, one in self._open.items() if one.used_s <= since_s]
             left = [self._open.pop(name) for name in idle]
         for segment in left:
-            _close(segment)
+            segment.end()
 
     def _run(self) -> None:
         while not self._ending.wait(_SWEEP_S):
@@ -125,12 +128,12 @@ class SegmentReads(ClosedAtExit):
             opened = list(self._open.values())
             self._open.clear()
         for segment in opened:
-            _close(segment)
+            segment.end()
 
     def _opened(self, request: AskRequest) -> Answer:
         """It is looked for in the store each time: it may have been purged since somebody opened it last."""
         name = self._checked(request)
-        self._keep(name, _OpenSegment(self._store.open(name)))
+        self._keep(_OpenSegment(name, self._store.open(name)))
         return AskDone()
 
     def _bytes(self, request: AskRequest) -> Answer:
@@ -251,21 +254,21 @@ class SegmentReads(ClosedAtExit):
                 if segment is not None:
                     self._open.move_to_end(name)
             if segment is None:
-                segment = self._keep(name, _OpenSegment(self._store.open(name)))
-            with segment.lock:
+                segment = self._keep(_OpenSegment(name, self._store.open(name)))
+            with segment.using(self._wait_s):
                 if not segment.closed:
                     yield segment
                     return
 
-    def _keep(self, name: SegmentName, opened: _OpenSegment) -> _OpenSegment:
+    def _keep(self, opened: _OpenSegment) -> _OpenSegment:
         """The segment that stays open: that one, unless there is another already. Some others may be closed."""
         with self._lock:
-            kept = self._open.setdefault(name, opened)
+            kept = self._open.setdefault(opened.name, opened)
             kept.used_s = self._clock.monotonic_s()
-            self._open.move_to_end(name)
+            self._open.move_to_end(opened.name)
             surplus = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - _OPEN_MAX)]
         for segment in surplus if kept is opened else [*surplus, opened]:
-            _close(segment)
+            segment.end()
         return kept
 
 
@@ -279,9 +282,3 @@ def _end_of(segment: SegmentDescriptor, name: SegmentName) -> int | None:
     if segment.cold_file is not None and segment.cold is not None:
         ends[segment.cold_file] = segment.cold.bytes
     return ends.get(name)
-
-
-def _close(segment: _OpenSegment) -> None:
-    with segment.lock:
-        segment.closed = True
-        segment.view.close()
