@@ -29,7 +29,7 @@ from scribengin.log.metadata.segments import LogMetadata, SegmentDescriptor
 from scribengin.log.store.contract import COLD, SegmentName, SegmentView
 from scribengin.log.store.opening import open_store
 from scribengin.proxy.config import ProxyConfig
-from scribengin.proxy.held import HeldSegment
+from scribengin.proxy.owned import HeldSegment
 from scribengin.proxy.reading.blocks import BLOCK_BYTES, BlockCache
 from scribengin.proxy.reading.tails import TailWatches
 from scribengin.proxy.wire import segments as wire

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from scribengin.base.closing import ClosedAtExit
 from scribengin.base.threads import background
-from scribengin.errors import OverCapacity
+from scribengin.errors import OverCapacity, ScribenginError
 from scribengin.log.store.contract import SegmentName, SegmentView, Tail
 
 _POLL_S = 0.020
@@ -105,7 +105,7 @@ class TailWatches(ClosedAtExit):
                 self._follow(name, watch, view)
             finally:
                 view.close()
-        except Exception as error:  # noqa: BLE001  a thread's outermost loop: whoever waits raises it
+        except (ScribenginError, OSError) as error:
             with self._lock:
                 self._forget(name, watch)
                 watch.failure = error

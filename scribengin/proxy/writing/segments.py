@@ -45,7 +45,7 @@ from scribengin.log.metadata.segments import LogMetadata, SegmentsHead
 from scribengin.log.store.contract import SegmentAppender, SegmentName
 from scribengin.log.store.opening import open_store
 from scribengin.proxy.config import RIGHTS, Right
-from scribengin.proxy.held import HeldSegment
+from scribengin.proxy.owned import HeldSegment
 from scribengin.proxy.wire import segments as wire
 from scribengin.proxy.wire.answers import Answer, AskDone, Refused
 from scribengin.proxy.wire.requests import AskRequest
