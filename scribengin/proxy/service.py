@@ -295,6 +295,7 @@ class ProxyService(ClosedAtExit):
                 sender=request.sender,
                 number=request.number,
                 answered=request.answered,
+                since=request.since,
                 atomic=request.atomic,
                 turn_s=turn_s,
             )
