@@ -6,6 +6,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
@@ -14,6 +15,7 @@ from scribengin.errors import ScribenginError, StoreUnreachable
 from scribengin.log import LogWriter
 from scribengin.log.metadata.names import check_log_name
 from scribengin.log.store.contract import SegmentName
+from scribengin.log.write.results import SlotRange
 from scribengin.proxy.config import RateConfig
 from scribengin.proxy.state.balance import LoadMeter
 from scribengin.proxy.state.rates import RateCounts, RateMeter
@@ -78,6 +80,15 @@ class OwnedLogs:
         self._kept = {
             name: log for name, log in self._kept.items() if log.writer is not None or now_s < log.handed_until_s
         }
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """Records that a writer has, and that are on their way to the disk."""
+
+    log: OwnedLog
+    writer: LogWriter
+    future: Future[tuple[SlotRange, ...]]
 
 
 @dataclass

@@ -10,10 +10,9 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -41,14 +40,13 @@ from scribengin.errors import (
     StoreUnreachable,
     WrittenTooFast,
 )
-from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
+from scribengin.log import DLSN, LOGS_AT_ONCE, LogConfig, LogNamespace, LogWriter
 from scribengin.log.metadata.binding import is_still_bound
 from scribengin.log.metadata.segments import LogMetadata
-from scribengin.log.write.results import SlotRange
 from scribengin.proxy.balancing import LogBalancer
 from scribengin.proxy.config import ProxyConfig, Right
 from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
-from scribengin.proxy.owned import OwnedLog, OwnedLogs
+from scribengin.proxy.owned import OwnedLog, OwnedLogs, UnderWay
 from scribengin.proxy.reading.segments import SegmentReads
 from scribengin.proxy.state.access import ANYBODY, AccessRules, Caller
 from scribengin.proxy.state.balance import HandOver, LoadMeter, LogLoad
@@ -81,15 +79,6 @@ _TOGETHER_S = 2.0
 """So long a bundle waits for the disk. What is not durable then is sent again, by itself: the others go on."""
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """Records that a writer has, and that are on their way to the disk."""
-
-    log: OwnedLog
-    writer: LogWriter
-    future: Future[tuple[SlotRange, ...]]
 
 
 class ProxyService(ClosedAtExit):
@@ -195,16 +184,16 @@ class ProxyService(ClosedAtExit):
             if begun is None:
                 yield SEND_ALONE
                 continue
-            found = self._answered(partial(self._outcome, begun, until_s)) if isinstance(begun, _Begun) else begun
+            found = self._answered(partial(self._outcome, begun, until_s)) if isinstance(begun, UnderWay) else begun
             yield from encode_answer(found)
 
     def _together_until_s(self) -> float:
         return self._clock.monotonic_s() + min(_TOGETHER_S, self._config.answer_timeout_s)
 
-    def _begun(self, body: pa.Buffer, caller: Caller, until_s: float) -> Answer | _Begun | None:
+    def _begun(self, body: pa.Buffer, caller: Caller, until_s: float) -> Answer | UnderWay | None:
         """A request of a bundle. None: it takes more than to write, or has to wait, so it is to be sent by itself."""
 
-        def begin() -> Answer | _Begun | None:
+        def begin() -> Answer | UnderWay | None:
             request = decode_write(body)
             caller.check(request.log, "write")
             log = self._log(request.log)
@@ -248,7 +237,7 @@ class ProxyService(ClosedAtExit):
 
     def _left_behind(self) -> Answer:
         """What to say once the namespace was moved: other proxies may have the new place, and take the logs."""
-        self.balancer.close()  # it tells that this one takes logs
+        self.balancer.end()  # it tells that this one takes logs
         self._proxy = self._proxy.model_copy(update={"takes_more": False})
         with suppress(RegistryError):
             self._nodes.announce(self._proxy)
@@ -287,7 +276,7 @@ class ProxyService(ClosedAtExit):
         self._drop(log, writer)
         return TryAgain(LogBusy(f"log '{log.name}' was made anew just now; it is taken with the next request"))
 
-    def _submit(self, log: OwnedLog, writer: LogWriter, request: WriteRequest, turn_s: float | None = None) -> _Begun:
+    def _submit(self, log: OwnedLog, writer: LogWriter, request: WriteRequest, turn_s: float | None = None) -> UnderWay:
         """Let the log's writer have the records. Raises as `LogWriter.write_numbered`."""
         try:
             future = writer.write_numbered(
@@ -301,10 +290,13 @@ class ProxyService(ClosedAtExit):
             )
         except RecordTooLarge as error:
             raise of_a_proxied_log(error, log.name) from None
-        return _Begun(log, writer, future)
+        return UnderWay(log, writer, future)
 
     def _outcome(
-        self, begun: _Begun, until_s: float, drop: Callable[[OwnedLog, LogWriter], object] = lambda _log, _writer: None
+        self,
+        begun: UnderWay,
+        until_s: float,
+        drop: Callable[[OwnedLog, LogWriter], object] = lambda _log, _writer: None,
     ) -> Answer:
         """Wait until they are durable. A writer that has failed is dropped, which may take a while."""
         try:
@@ -344,15 +336,16 @@ class ProxyService(ClosedAtExit):
             logs = list(self._logs)
         self._registry.off_session(self._on_session)
         self._renewing.set()
-        self.balancer.close()
+        self.balancer.end()
         with ExitStack() as ending:
+            ending.callback(self.balancer.close)
             ending.callback(self.reads.close)
             ending.callback(self.writes.close)
             ending.callback(self._abandon_all, logs)  # those that are left where the registry is away
             self._nodes.announce(self._proxy.model_copy(update={"takes_more": False}))
-            for log in logs:
-                with log.lock:
-                    self._give_up(log)
+            with ThreadPoolExecutor(LOGS_AT_ONCE, "proxy-hand-over") as threads:  # the store of one may be stalled
+                for _ in threads.map(self._let_go, logs):
+                    pass
             self._nodes.withdraw(self._proxy)
 
     def sweep(self) -> None:
@@ -495,6 +488,10 @@ class ProxyService(ClosedAtExit):
         with suppress(ScribenginError):  # what was not acknowledged is sent again, to whoever has the log next
             writer.close()
         self._nodes.release(log.name, self._proxy)
+
+    def _let_go(self, log: OwnedLog) -> None:
+        with log.lock:
+            self._give_up(log)
 
     def _loads(self) -> list[LogLoad]:
         """The logs that it writes, with what it does for them."""
