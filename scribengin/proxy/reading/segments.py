@@ -85,6 +85,7 @@ class SegmentReads(ClosedAtExit):
             wire.TAIL: self._tail,
             wire.SIZE: self._size,
             wire.INDEX: self._index,
+            wire.DOUBT: self._doubt,
         }
         """What readers ask for, and who answers. Raises what the store raises, and KeyError, TypeError and ValueError
         for what is no question."""
@@ -187,6 +188,16 @@ class SegmentReads(ClosedAtExit):
         if kind not in ("positions", "keys"):
             raise ValueError(f"no index is called {kind}")
         return AskDone(data=pa.py_buffer(self._store.load_index(name, kind)))
+
+    def _doubt(self, request: AskRequest) -> Answer:
+        """A reader has found damage: the next one reads the store's bytes, which may hold by then."""
+        name = self._checked(request)
+        with self._lock:
+            segment = self._open.pop(name, None)
+        if segment is not None:
+            segment.end()
+        self._blocks.forget(name)
+        return AskDone()
 
     def _shown(self, name: SegmentName, segment: _OpenSegment, end: int) -> int:
         """How far readers may read, looked at again if that is not known to be as far as `end`."""
