@@ -476,7 +476,7 @@ class ProxyService(ClosedAtExit):
         writer = log.writer
         log.writer = None
         if writer is not None:
-            with suppress(ScribenginError):  # it has failed, or somebody else has the log: all that is left is to go
+            with suppress(ScribenginError, OSError):  # it has failed, or another has the log: all that is left is to go
                 writer.abort()
 
     def _give_up(self, log: OwnedLog) -> None:
@@ -485,7 +485,7 @@ class ProxyService(ClosedAtExit):
         log.writer = None
         if writer is None:
             return
-        with suppress(ScribenginError):  # what was not acknowledged is sent again, to whoever has the log next
+        with suppress(ScribenginError, OSError):  # what was not acknowledged is sent again, to who has the log next
             writer.close()
         self._nodes.release(log.name, self._proxy)
 

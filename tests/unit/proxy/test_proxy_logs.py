@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -22,8 +23,9 @@ from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE
+from scribengin.testing.waiting import wait_until
 
-LOG = "flights/0"
+LOG, OTHER = "flights/0", "flights/1"
 SENDER = bytes(16)
 
 
@@ -33,10 +35,10 @@ class Place:
     def __init__(self, stack: ExitStack) -> None:
         registry = stack.enter_context(MemoryEnsemble().connect())
         disk = MemoryDisk(f"disk {id(stack)}")
-        namespace = stack.enter_context(bound_namespace(registry, disk.name, LOG, store=MEMORY_STORE))
+        self.namespace = stack.enter_context(bound_namespace(registry, disk.name, LOG, OTHER, store=MEMORY_STORE))
         config = ProxyConfig(log_rates=RateConfig(records_s_hard=1))
         proxy = ProxyDescriptor(name="a", address="a proxy")
-        self.service = stack.enter_context(ProxyService(namespace, registry, proxy, config, ManualClock()))
+        self.service = stack.enter_context(ProxyService(self.namespace, registry, proxy, config, ManualClock()))
 
     def write(self, log: str, number: int = 1) -> str:
         """The answer's kind, or what it is refused with. Nothing of it is held."""
@@ -88,3 +90,32 @@ def test_a_name_has_one_owner_as_long_as_a_request_is_under_way(place: Place) ->
     gone = ref(under_way)
     del under_way
     assert gone() is None
+
+
+def cannot_close(place: Place, log: str) -> None:
+    """The disk is broken: the log's files cannot be closed in order."""
+    writer = place.service._log(log).writer
+    assert writer is not None
+
+    def abandon() -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    writer._chain.abandon = abandon  # type: ignore[method-assign]
+
+
+def test_a_file_that_cannot_be_closed_is_in_the_way_of_no_other_log_when_a_proxy_ends(place: Place) -> None:
+    for log in (LOG, OTHER):
+        assert place.write(log) == "Written"
+    cannot_close(place, LOG)
+    place.service.close()
+    assert [place.service._nodes.owner(log) for log in (LOG, OTHER)] == [None, None]
+
+
+def test_a_file_that_cannot_be_closed_is_in_the_way_of_no_other_log_that_was_lost(place: Place) -> None:
+    for log in (LOG, OTHER):
+        assert place.write(log) == "Written"
+        cannot_close(place, log)
+        place.namespace.delete(log, force=True)
+    wait_until(lambda: place.service.logs == [], what="the proxy has heard of it")
+    place.service.sweep()
+    assert [place.service._nodes.owner(log) for log in (LOG, OTHER)] == [None, None]
