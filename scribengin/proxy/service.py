@@ -141,9 +141,10 @@ class ProxyService(ClosedAtExit):
 
     def announce(self) -> None:
         """Let clients find it, from now on, in whatever session. Raises what the registry raises."""
-        self._nodes.announce(self._proxy)
         self._announced = self._registry.session_id
+        self._nodes.announce(self._proxy)
         self._registry.on_session(self._on_session)
+        self._on_session(self._registry.state)  # that session may have ended meanwhile
         background("proxy-logs", self._run).start()
         self.writes.start()
         self.reads.start()
