@@ -223,11 +223,20 @@ class SegmentReads(ClosedAtExit):
     def _checked(self, request: AskRequest) -> SegmentName:
         """The segment that a question is about, which belongs to the log that it names. Raises LogNotFound."""
         name = self._in_place(request, wire.segment_asked(request))
-        if not self._is_open(name) and self._metadata(request.log).descriptor().directory != name.directory:
+        if not self._is_open(name) and not self._is_directory_of(request.log, name.directory):
             raise LogNotFound(f"log '{request.log}' has no segments in {name.directory}: it was deleted; list the logs")
         if wire.log_of(name) != request.log:
             raise ValueError(f"{name} is no segment of '{request.log}'")
         return name
+
+    def _is_directory_of(self, log: str, directory: str) -> bool:
+        """Whether it is the log's own. Raises LogNotFound."""
+        metadata = self._metadata(log)
+        found = metadata.find_descriptor()
+        if found is not None and found[0].directory == directory:
+            return True
+        self._registry.sync(metadata.path)  # our server of the registry may be behind that of who asks
+        return metadata.descriptor().directory == directory
 
     def _in_place(self, request: AskRequest, name: SegmentName) -> SegmentName:
         """The name with its place, if it is in cold storage: the one that the registry says, whatever anybody asks
@@ -238,11 +247,15 @@ class SegmentReads(ClosedAtExit):
             known = next((one for one in self._open if one[:4] == name[:4]), None)
         if known is not None:
             return known
-        listed = self._metadata(request.log).completed_segment(name.segment)
-        named = None if listed is None else listed.cold_file
-        if named is None or named[:4] != name[:4]:
-            raise LogNotFound(f"log '{request.log}' has no cold segment {name} any more; look at the log again")
-        return named
+        metadata = self._metadata(request.log)
+        for is_behind in (True, False):
+            listed = metadata.completed_segment(name.segment)
+            named = None if listed is None else listed.cold_file
+            if named is not None and named[:4] == name[:4]:
+                return named
+            if is_behind:
+                self._registry.sync(metadata.segments_path)
+        raise LogNotFound(f"log '{request.log}' has no cold segment {name} any more; look at the log again")
 
     def _metadata(self, log: str) -> LogMetadata:
         return LogMetadata(self._registry, self._path, check_log_name(log))
