@@ -60,13 +60,15 @@ def test_a_proxy_whose_server_of_the_registry_is_behind_finds_what_is_cold_by_no
 ) -> None:
     namespace = place.bound(LOG, config=CONFIG.model_copy(update={"cold_url": None, "hot_hours": None}))
     payloads = fill_log(namespace, LOG, 9, 3)
-    place.start(place.stack.enter_context(place.ensemble.connect(follower=place.ensemble.follower())))
+    behind = place.stack.enter_context(place.ensemble.connect(follower=place.ensemble.follower()))
+    server = place.start(behind)
     namespace.configure(LOG, CONFIG)
     assert namespace.offload(LOG) == 3
-    for segment in namespace.segments(LOG):
-        for name in (segment.raw_file, segment.copy_file):
-            if name is not None and segment.file.place:
-                namespace._store.remove(name)
+    namespace.purge(LOG)
+    segment = namespace.segments(LOG)[1].file
+    assert segment.place
+    named = wire.about_segment(wire.OPEN, segment)
+    assert isinstance(server.service.answer(ASK, pa.py_buffer(encode_ask(named))), AskDone)
     assert payloads_read(place.client(), LOG) == payloads
 
 
