@@ -71,6 +71,10 @@ class OwnedLogs:
             log = self._used.setdefault(bare, fresh)
         return log
 
+    def written(self) -> list[OwnedLog]:
+        """Those that have a writer which is well, as far as it is known."""
+        return [log for log in self._kept.values() if log.writer is not None and not log.writer.failed]
+
     def keep(self, log: OwnedLog) -> None:
         """It has a writer, or was handed over: it stays as long as that says something."""
         self._kept[log.name] = log

@@ -133,11 +133,7 @@ class ProxyService(ClosedAtExit):
     def logs(self) -> list[str]:
         """The logs that it writes just now: none that it knows to be lost to somebody else."""
         with self._lock:
-            return sorted(log.name for log in self._written())
-
-    def _written(self) -> Iterator[OwnedLog]:
-        """The caller holds the lock."""
-        return (log for log in self._logs if log.writer is not None and not log.writer.failed)
+            return sorted(log.name for log in self._logs.written())
 
     def announce(self) -> None:
         """Let clients find it, from now on, in whatever session. Raises what the registry raises."""
@@ -418,13 +414,15 @@ class ProxyService(ClosedAtExit):
                     )
 
     def _sight(self, log: OwnedLog, owner: ProxyDescriptor | None) -> LogSight:
+        with self._lock:
+            logs = len(self._logs.written())
         others = [one.address for one in self._nodes.servers() if one.takes_more and one.name != self._proxy.name]
         return LogSight(
             us=self._proxy.address,
             serving=self._serves(log),
             owner=None if owner is None else owner.address,
             ending=self._ending,
-            logs=len(self.logs),
+            logs=logs,
             logs_max=self._config.logs_max,
             others=random.sample(others, len(others)),
             handed_to=log.handed_to if self._clock.monotonic_s() < log.handed_until_s else None,
@@ -500,7 +498,7 @@ class ProxyService(ClosedAtExit):
         with self._lock:
             return [
                 LogLoad(log.name, log.load.load(now_s), settled=now_s - log.taken_s >= self._config.balance_s)
-                for log in self._written()
+                for log in self._logs.written()
             ]
 
     def _hand_over(self, move: HandOver) -> None:
