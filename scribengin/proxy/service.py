@@ -341,7 +341,7 @@ class ProxyService(ClosedAtExit):
             ending.callback(self._abandon_all, logs)  # those that are left where the registry is away
             self._nodes.announce(self._proxy.model_copy(update={"takes_more": False}))
             with ThreadPoolExecutor(LOGS_AT_ONCE, "proxy-hand-over") as threads:  # the store of one may be stalled
-                for _ in threads.map(self._let_go, logs):
+                for _ in threads.map(self._hand_on, logs):
                     pass
             self._nodes.withdraw(self._proxy)
 
@@ -488,7 +488,7 @@ class ProxyService(ClosedAtExit):
             writer.close()
         self._nodes.release(log.name, self._proxy)
 
-    def _let_go(self, log: OwnedLog) -> None:
+    def _hand_on(self, log: OwnedLog) -> None:
         with log.lock:
             self._give_up(log)
 

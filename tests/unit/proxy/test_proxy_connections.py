@@ -26,7 +26,7 @@ def test_a_proxy_that_is_back_is_reached_soon_however_long_it_was_away(monkeypat
         connected.append(dict(options.get("generic_options", [])))  # type: ignore[call-overload]
         return Client()
 
-    monkeypatch.setattr("scribengin.proxy.client.transport.flight.connect", connect)
+    monkeypatch.setattr(flight, "connect", connect)
     with FlightTransport() as transport:
         transport.call("grpc://a:1", ASK, b"{}", 1.0)
     [options] = connected
