@@ -526,7 +526,7 @@ class ProxyService(ClosedAtExit):
         return AskDone()
 
     def _delete(self, request: AskRequest) -> Answer:
-        force, directory = bool(request.fields["force"]), _directory(request)
+        force, directory = bool(request.fields["force"]), self._directory(request)
         try:
             return self._alone(request, lambda: self._namespace.delete(request.log, force=force, directory=directory))
         except LogWriteFailed as error:
@@ -536,7 +536,7 @@ class ProxyService(ClosedAtExit):
 
     def _truncate(self, request: AskRequest) -> Answer:
         before, force = DLSN(*request.fields["before"]), bool(request.fields["force"])
-        changed = self._namespace.truncate(request.log, before, force=force, directory=_directory(request))
+        changed = self._namespace.truncate(request.log, before, force=force, directory=self._directory(request))
         return AskDone({"changed": changed})
 
     def _seal(self, request: AskRequest) -> Answer:
@@ -569,6 +569,11 @@ class ProxyService(ClosedAtExit):
             said["logs_handed_over"] = self._handed_over
         return AskDone(said)
 
+    def _directory(self, request: AskRequest) -> str | None:
+        """Of the log that is meant; None: of whichever has that name. The registry tells of that log from here on."""
+        self._registry.sync(self._namespace.path)  # our server of it may be behind that of who asks
+        return str(request.fields.get("directory", "")) or None
+
     def _alone(self, request: AskRequest, work: Callable[[], object]) -> Answer:
         """Do that once no proxy writes the log. Another proxy's log is given up by that one."""
         log = self._log(request.log)
@@ -579,11 +584,6 @@ class ProxyService(ClosedAtExit):
             self._give_up(log)
             work()
         return AskDone()
-
-
-def _directory(request: AskRequest) -> str | None:
-    """Of the log that is meant; None: of whichever has that name."""
-    return str(request.fields.get("directory", "")) or None
 
 
 def _is_other(directory: str, writer: LogWriter) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.errors import LogNotFound, ProxyUnreachable
+from scribengin.errors import EndOfStream, LogNotFound, ProxyUnreachable
 from scribengin.log import DLSN, LogNamespace
 from scribengin.proxy import ProxiedNamespace
 from scribengin.proxy.client.transport import FlightTransport
@@ -165,3 +165,31 @@ def test_a_proxy_whose_server_of_the_registry_is_behind_writes_a_log_that_is_new
     with place.client().open_writer(LOG) as writer:
         writer.write(b"1").result(120)
     assert payloads_read(namespace, LOG) == [b"1"]
+
+
+@pytest.mark.parametrize("asked", ["delete", "truncate", "seal"])
+@pytest.mark.parametrize("before", [True, False], ids=["made anew", "new"])
+def test_a_proxy_whose_server_of_the_registry_is_behind_changes_the_log_that_there_is(
+    place: ProxiedPlace, before: bool, asked: str
+) -> None:
+    namespace = place.bound(*([LOG] if before else []))
+    behind = place.stack.enter_context(place.ensemble.connect(follower=place.ensemble.follower()))
+    place.start(behind)
+    client = place.client(reads="proxy")
+    if before:
+        namespace.delete(LOG)
+    namespace.create(LOG)
+    payloads = fill_log(namespace, LOG, 3)
+    if asked == "delete":
+        client.delete(LOG)
+        assert not namespace.exists(LOG)
+    elif asked == "truncate":
+        with namespace.open_reader(LOG) as reader:
+            second = reader.read(2)[1].dlsn
+        assert client.truncate(LOG, second)
+        assert payloads_read(namespace, LOG) == payloads[1:]
+    else:
+        with client.open_writer(LOG) as writer:
+            writer.mark_end_of_stream()
+        with pytest.raises(EndOfStream):
+            namespace.open_writer(LOG)
