@@ -34,7 +34,7 @@ class LogBalancer(ClosedAtExit):
         self._hand_over = hand_over
         self._closed = threading.Event()
         self._working = threading.Lock()
-        """Held during a look: nothing is told of a proxy that is closed."""
+        """Held while it is told what we do: nothing is told of a proxy that is closed."""
         self._thread: threading.Thread | None = None
 
     def start(self, every_s: float) -> None:
@@ -50,16 +50,22 @@ class LogBalancer(ClosedAtExit):
             ours = list(self._loads())
             load = sum(log.load for log in ours)
             self._nodes.announce(self._proxy.model_copy(update={"logs": len(ours), "load": load}))
-            moves = hand_overs(self._proxy.name, ours, self._others_and_us(), HAND_OVERS_MAX)
-            for move in moves:
+        moves = hand_overs(self._proxy.name, ours, self._others_and_us(), HAND_OVERS_MAX)
+        for move in moves:
+            if not self._closed.is_set():
                 self._hand_over(move)
-            return moves
+        return moves
 
-    def close(self) -> None:
-        """Look no more, and wait for the look that is under way. Idempotent."""
+    def end(self) -> None:
+        """Tell no more, and begin to give nothing up. Whoever is giving a log up may be at it for long: its store may
+        be stalled. Idempotent."""
         self._closed.set()
         with self._working:
             pass
+
+    def close(self) -> None:
+        """End, and wait for the look that is under way. Idempotent."""
+        self.end()
         if self._thread is not None:
             self._thread.join()
 

@@ -105,7 +105,8 @@ class ProxyConfig(Config):
     acquire_timeout_s: float = Field(default=5.0, ge=0)
     """So long it waits for the lock of a log that somebody else writes, who is no proxy."""
     answer_timeout_s: float = Field(default=20.0, gt=0)
-    """So long records may wait for the disk before their client is told to ask again."""
+    """So long records may wait for the disk, and readers of a segment for each other, before a client is told to ask
+    again."""
     cache_bytes_max: int = Field(default=256 * 1024 * 1024, ge=0)
     """It keeps so many bytes of segments in memory at most, for all readers together."""
     tail_waits_max: int = Field(default=1000, ge=1)

@@ -6,6 +6,7 @@ import socket
 import ssl
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,22 +73,22 @@ class ProxyServer(ClosedAtExit):
         """
         config = config or ProxyConfig()
         access = rules_of(config.access)
-        self._server = _listening(config)
-        self._threads = CommitThread(threads_max=LOGS_AT_ONCE)
-        try:
+        with ExitStack() as undo:
+            self._threads = CommitThread(threads_max=LOGS_AT_ONCE)
+            undo.callback(self._threads.close)
+            self._server = _listening(config)
+            undo.callback(self._server.shutdown)
             self._namespace = LogNamespace.open(uri, registry=registry, commit_thread=self._threads)
-        except BaseException:
-            self._server.shutdown()
-            self._threads.close()
-            raise
-        host = config.advertised_host or config.host
-        host = f"[{host}]" if ":" in host else host
-        self.address = f"{_scheme(config)}://{host}:{self._server.port}"
-        """Where clients reach it."""
-        proxy = ProxyDescriptor(name=uuid.uuid4().hex, address=self.address, logs_max=config.logs_max)
-        self.service = ProxyService(self._namespace, registry, proxy, config, access=access)
-        self._server.service = self.service
-        self.service.announce()
+            undo.callback(self._namespace.close)
+            host = config.advertised_host or config.host
+            host = f"[{host}]" if ":" in host else host
+            self.address = f"{_scheme(config)}://{host}:{self._server.port}"
+            """Where clients reach it."""
+            proxy = ProxyDescriptor(name=uuid.uuid4().hex, address=self.address, logs_max=config.logs_max)
+            self.service = ProxyService(self._namespace, registry, proxy, config, access=access)
+            self._server.service = self.service
+            self.service.announce()
+            undo.pop_all()
 
     def close(self) -> None:
         """Hand the logs over to the other proxies, answer what is under way, and end. Idempotent."""

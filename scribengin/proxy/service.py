@@ -10,10 +10,9 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -41,20 +40,18 @@ from scribengin.errors import (
     StoreUnreachable,
     WrittenTooFast,
 )
-from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
+from scribengin.log import DLSN, LOGS_AT_ONCE, LogConfig, LogNamespace, LogWriter
 from scribengin.log.metadata.binding import is_still_bound
-from scribengin.log.metadata.names import check_log_name
 from scribengin.log.metadata.segments import LogMetadata
-from scribengin.log.write.results import SlotRange
 from scribengin.proxy.balancing import LogBalancer
 from scribengin.proxy.config import ProxyConfig, Right
 from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
-from scribengin.proxy.owned import OwnedLog
+from scribengin.proxy.owned import OwnedLog, OwnedLogs, UnderWay
 from scribengin.proxy.reading.segments import SegmentReads
 from scribengin.proxy.state.access import ANYBODY, AccessRules, Caller
 from scribengin.proxy.state.balance import HandOver, LoadMeter, LogLoad
 from scribengin.proxy.state.ownership import LogSight, PutOff, SendTo, Serve, TakeLog, next_step
-from scribengin.proxy.state.rates import RateMeter, TooMuch, admit, give_back
+from scribengin.proxy.state.rates import RateCounts, RateMeter, TooMuch, admit, give_back
 from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, encode_answer
 from scribengin.proxy.wire.bundles import OF_ALL, SEND_ALONE, decode_bundle
 from scribengin.proxy.wire.requests import (
@@ -84,15 +81,6 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """Records that a writer has, and that are on their way to the disk."""
-
-    log: OwnedLog
-    writer: LogWriter
-    future: Future[tuple[SlotRange, ...]]
-
-
 class ProxyService(ClosedAtExit):
     """Takes requests for the logs of a namespace. Thread-safe."""
 
@@ -114,10 +102,11 @@ class ProxyService(ClosedAtExit):
         self._clock = clock
         self._access = access or AccessRules()
         self._denied = 0
-        self._rates = RateMeter(self._config.service_rates, "this proxy")
+        self._counts = RateCounts()
+        self._rates = RateMeter(self._config.service_rates, "this proxy", self._counts)
         self._nodes = ProxyNodes(registry, namespace.path)
         self._lock = threading.Lock()
-        self._logs: dict[str, OwnedLog] = {}
+        self._logs = OwnedLogs(self._config.log_rates, self._counts)
         self._ending = False
         self._announced = 0
         """The session in which clients find it."""
@@ -144,17 +133,14 @@ class ProxyService(ClosedAtExit):
     def logs(self) -> list[str]:
         """The logs that it writes just now: none that it knows to be lost to somebody else."""
         with self._lock:
-            return sorted(name for name, _log in self._written())
-
-    def _written(self) -> Iterator[tuple[str, OwnedLog]]:
-        """The caller holds the lock."""
-        return ((name, log) for name, log in self._logs.items() if log.writer is not None and not log.writer.failed)
+            return sorted(log.name for log in self._logs.written())
 
     def announce(self) -> None:
         """Let clients find it, from now on, in whatever session. Raises what the registry raises."""
-        self._nodes.announce(self._proxy)
         self._announced = self._registry.session_id
+        self._nodes.announce(self._proxy)
         self._registry.on_session(self._on_session)
+        self._on_session(self._registry.state)  # that session may have ended meanwhile
         background("proxy-logs", self._run).start()
         self.writes.start()
         self.reads.start()
@@ -195,16 +181,16 @@ class ProxyService(ClosedAtExit):
             if begun is None:
                 yield SEND_ALONE
                 continue
-            found = self._answered(partial(self._outcome, begun, until_s)) if isinstance(begun, _Begun) else begun
+            found = self._answered(partial(self._outcome, begun, until_s)) if isinstance(begun, UnderWay) else begun
             yield from encode_answer(found)
 
     def _together_until_s(self) -> float:
         return self._clock.monotonic_s() + min(_TOGETHER_S, self._config.answer_timeout_s)
 
-    def _begun(self, body: pa.Buffer, caller: Caller, until_s: float) -> Answer | _Begun | None:
+    def _begun(self, body: pa.Buffer, caller: Caller, until_s: float) -> Answer | UnderWay | None:
         """A request of a bundle. None: it takes more than to write, or has to wait, so it is to be sent by itself."""
 
-        def begin() -> Answer | _Begun | None:
+        def begin() -> Answer | UnderWay | None:
             request = decode_write(body)
             caller.check(request.log, "write")
             log = self._log(request.log)
@@ -248,7 +234,7 @@ class ProxyService(ClosedAtExit):
 
     def _left_behind(self) -> Answer:
         """What to say once the namespace was moved: other proxies may have the new place, and take the logs."""
-        self.balancer.close()  # it tells that this one takes logs
+        self.balancer.end()  # it tells that this one takes logs
         self._proxy = self._proxy.model_copy(update={"takes_more": False})
         with suppress(RegistryError):
             self._nodes.announce(self._proxy)
@@ -287,7 +273,7 @@ class ProxyService(ClosedAtExit):
         self._drop(log, writer)
         return TryAgain(LogBusy(f"log '{log.name}' was made anew just now; it is taken with the next request"))
 
-    def _submit(self, log: OwnedLog, writer: LogWriter, request: WriteRequest, turn_s: float | None = None) -> _Begun:
+    def _submit(self, log: OwnedLog, writer: LogWriter, request: WriteRequest, turn_s: float | None = None) -> UnderWay:
         """Let the log's writer have the records. Raises as `LogWriter.write_numbered`."""
         try:
             future = writer.write_numbered(
@@ -295,15 +281,19 @@ class ProxyService(ClosedAtExit):
                 sender=request.sender,
                 number=request.number,
                 answered=request.answered,
+                since=request.since,
                 atomic=request.atomic,
                 turn_s=turn_s,
             )
         except RecordTooLarge as error:
             raise of_a_proxied_log(error, log.name) from None
-        return _Begun(log, writer, future)
+        return UnderWay(log, writer, future)
 
     def _outcome(
-        self, begun: _Begun, until_s: float, drop: Callable[[OwnedLog, LogWriter], object] = lambda _log, _writer: None
+        self,
+        begun: UnderWay,
+        until_s: float,
+        drop: Callable[[OwnedLog, LogWriter], object] = lambda _log, _writer: None,
     ) -> Answer:
         """Wait until they are durable. A writer that has failed is dropped, which may take a while."""
         try:
@@ -340,24 +330,27 @@ class ProxyService(ClosedAtExit):
             if self._ending:
                 return
             self._ending = True
-            logs = list(self._logs.values())
+            logs = list(self._logs)
         self._registry.off_session(self._on_session)
         self._renewing.set()
-        self.balancer.close()
+        self.balancer.end()
         with ExitStack() as ending:
+            ending.callback(self.balancer.close)
             ending.callback(self.reads.close)
             ending.callback(self.writes.close)
             ending.callback(self._abandon_all, logs)  # those that are left where the registry is away
             self._nodes.announce(self._proxy.model_copy(update={"takes_more": False}))
-            for log in logs:
-                with log.lock:
-                    self._give_up(log)
+            with ThreadPoolExecutor(LOGS_AT_ONCE, "proxy-hand-over") as threads:  # the store of one may be stalled
+                for _ in threads.map(self._hand_on, logs):
+                    pass
             self._nodes.withdraw(self._proxy)
 
     def sweep(self) -> None:
-        """Let go of logs that were lost, as by a deletion, and that nobody asks for: their files are open."""
+        """Let go of logs that were lost, as by a deletion, and that nobody asks for: their files are open. Forget those
+        that it does not write any more."""
         with self._lock:
-            lost = [log for log in self._logs.values() if log.is_lost]
+            self._logs.forget_idle(self._clock.monotonic_s())
+            lost = [log for log in self._logs if log.is_lost]
         for log in lost:
             with log.lock, suppress(RegistryError):  # it is away: the node goes with the session
                 if log.is_lost:
@@ -384,11 +377,7 @@ class ProxyService(ClosedAtExit):
 
     def _log(self, name: str) -> OwnedLog:
         with self._lock:
-            log = self._logs.get(name)
-            if log is None:
-                bare = check_log_name(name)  # whatever it is called, it has one owner
-                log = self._logs.setdefault(bare, OwnedLog(bare, RateMeter(self._config.log_rates, f"log '{bare}'")))
-            return log
+            return self._logs.find(name)
 
     def _admit(self, log: OwnedLog, request: WriteRequest) -> None:
         """Raises WrittenTooFast."""
@@ -425,13 +414,15 @@ class ProxyService(ClosedAtExit):
                     )
 
     def _sight(self, log: OwnedLog, owner: ProxyDescriptor | None) -> LogSight:
+        with self._lock:
+            logs = len(self._logs.written())
         others = [one.address for one in self._nodes.servers() if one.takes_more and one.name != self._proxy.name]
         return LogSight(
             us=self._proxy.address,
             serving=self._serves(log),
             owner=None if owner is None else owner.address,
             ending=self._ending,
-            logs=len(self.logs),
+            logs=logs,
             logs_max=self._config.logs_max,
             others=random.sample(others, len(others)),
             handed_to=log.handed_to if self._clock.monotonic_s() < log.handed_until_s else None,
@@ -462,6 +453,8 @@ class ProxyService(ClosedAtExit):
             log.handed_to = None
             log.taken_s = self._clock.monotonic_s()
             log.load = LoadMeter()
+            with self._lock:
+                self._logs.keep(log)
         except BaseException:
             self._nodes.release(log.name, self._proxy)
             raise
@@ -482,7 +475,7 @@ class ProxyService(ClosedAtExit):
         writer = log.writer
         log.writer = None
         if writer is not None:
-            with suppress(ScribenginError):  # it has failed, or somebody else has the log: all that is left is to go
+            with suppress(ScribenginError, OSError):  # it has failed, or another has the log: all that is left is to go
                 writer.abort()
 
     def _give_up(self, log: OwnedLog) -> None:
@@ -491,17 +484,21 @@ class ProxyService(ClosedAtExit):
         log.writer = None
         if writer is None:
             return
-        with suppress(ScribenginError):  # what was not acknowledged is sent again, to whoever has the log next
+        with suppress(ScribenginError, OSError):  # what was not acknowledged is sent again, to who has the log next
             writer.close()
         self._nodes.release(log.name, self._proxy)
+
+    def _hand_on(self, log: OwnedLog) -> None:
+        with log.lock:
+            self._give_up(log)
 
     def _loads(self) -> list[LogLoad]:
         """The logs that it writes, with what it does for them."""
         now_s = self._clock.monotonic_s()
         with self._lock:
             return [
-                LogLoad(name, log.load.load(now_s), settled=now_s - log.taken_s >= self._config.balance_s)
-                for name, log in self._written()
+                LogLoad(log.name, log.load.load(now_s), settled=now_s - log.taken_s >= self._config.balance_s)
+                for log in self._logs.written()
             ]
 
     def _hand_over(self, move: HandOver) -> None:
@@ -515,6 +512,7 @@ class ProxyService(ClosedAtExit):
             log.handed_until_s = self._clock.monotonic_s() + _HANDED_S
         with self._lock:
             self._handed_over += 1
+            self._logs.keep(log)
 
     def _open(self, request: AskRequest) -> Answer:
         """Take the log, so that who opens a writer hears at once what is in the way."""
@@ -528,7 +526,7 @@ class ProxyService(ClosedAtExit):
         return AskDone()
 
     def _delete(self, request: AskRequest) -> Answer:
-        force, directory = bool(request.fields["force"]), _directory(request)
+        force, directory = bool(request.fields["force"]), self._directory(request)
         try:
             return self._alone(request, lambda: self._namespace.delete(request.log, force=force, directory=directory))
         except LogWriteFailed as error:
@@ -538,7 +536,7 @@ class ProxyService(ClosedAtExit):
 
     def _truncate(self, request: AskRequest) -> Answer:
         before, force = DLSN(*request.fields["before"]), bool(request.fields["force"])
-        changed = self._namespace.truncate(request.log, before, force=force, directory=_directory(request))
+        changed = self._namespace.truncate(request.log, before, force=force, directory=self._directory(request))
         return AskDone({"changed": changed})
 
     def _seal(self, request: AskRequest) -> Answer:
@@ -565,12 +563,16 @@ class ProxyService(ClosedAtExit):
         logs = [log for log in self.logs if caller.may_read(log)]
         said: JsonObject = {"name": self._proxy.name, "address": self._proxy.address, "logs": logs}
         with self._lock:
-            meters = [self._rates, *(log.rates for log in self._logs.values())]
-            said["requests_over_soft"] = sum(meter.requests_over_soft for meter in meters)
-            said["requests_refused"] = sum(meter.requests_refused for meter in meters)
+            said["requests_over_soft"] = self._counts.requests_over_soft
+            said["requests_refused"] = self._counts.requests_refused
             said["requests_denied"] = self._denied
             said["logs_handed_over"] = self._handed_over
         return AskDone(said)
+
+    def _directory(self, request: AskRequest) -> str | None:
+        """Of the log that is meant; None: of whichever has that name. The registry tells of that log from here on."""
+        self._registry.sync(self._namespace.path)  # our server of it may be behind that of who asks
+        return str(request.fields.get("directory", "")) or None
 
     def _alone(self, request: AskRequest, work: Callable[[], object]) -> Answer:
         """Do that once no proxy writes the log. Another proxy's log is given up by that one."""
@@ -582,11 +584,6 @@ class ProxyService(ClosedAtExit):
             self._give_up(log)
             work()
         return AskDone()
-
-
-def _directory(request: AskRequest) -> str | None:
-    """Of the log that is meant; None: of whichever has that name."""
-    return str(request.fields.get("directory", "")) or None
 
 
 def _is_other(directory: str, writer: LogWriter) -> bool:

@@ -130,6 +130,7 @@ class SegmentReader:
         return body
 
     def _damaged(self, entry: int, offset: int, damage: Damage) -> DamagedEntry:
+        self._view.doubt()
         return damaged(self._log, self.segment.segment, entry, offset, damage, self.cold)
 
     @property

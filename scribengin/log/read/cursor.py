@@ -128,6 +128,7 @@ class EntryCursor:
                 self._walk = reader.entries(offset, self._end.end, number, sequence)
             place = next(self._walk, None)
         if place is None:
+            reader.view.doubt()
             short = Damage(f"the segment ends here, but should hold {self._end.entries} entries")
             raise damaged(self._catalog.log.name, self._segment, self._entry, self._end.end, short, reader.cold)
         return place

@@ -130,6 +130,9 @@ class EntryRange:
                     self.end,
                     Damage(f"{many(records, 'record')} {which(records, 'was', 'were')} read, {self.records} planned"),
                 )
+        except DamagedEntry:
+            view.doubt()
+            raise
         finally:
             view.close()
 

@@ -170,6 +170,10 @@ class SegmentView(ABC):
         """As `read`, for who reads nothing near it after that: no more is fetched."""
         return self.read(offset, length)
 
+    def doubt(self) -> None:  # noqa: B027 - most keep nothing that others read, too
+        """What was read of it does not hold. Keep nothing of it in between: its file may be brought back. Does not
+        fail."""
+
     @abstractmethod
     def close(self) -> None:
         """Release everything. Idempotent."""

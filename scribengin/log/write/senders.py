@@ -54,6 +54,13 @@ class SenderTable:
         if len(self._runs) > self._senders_max:
             del self._runs[next(iter(self._runs))]
 
+    def may_have_forgotten(self, segment: int) -> bool:
+        """Whether it may have forgotten a sender that last wrote into that segment, or a later one."""
+        if len(self._runs) < self._senders_max:
+            return False
+        oldest = next(iter(self._runs.values()))  # who was forgotten has written nothing since
+        return oldest[-1].first.segment >= segment
+
     def answered(self, sender: bytes, number: int) -> None:
         """The sender has had the answers up to that number, and will not ask for these again."""
         runs = self._runs.get(sender)
@@ -106,11 +113,12 @@ class Senders:
         """By sender: what is written of one wakes nobody else."""
         self._failure: BaseException | None = None
 
-    def admit(self, sender: bytes, number: int, records: int, answered: int) -> int:
+    def admit(self, sender: bytes, number: int, records: int, answered: int, since: int = 0) -> int:
         """How many of `records` records, numbered from `number` on, are written or on their way: the first so many.
+        What is sent again may be in the log from segment `since` on; 0: it is sent for the first time.
 
-        Raises SenderUnknown (there would be a gap; or the sender has had answers that the log does not know of),
-        LogError (no such thing can be sent).
+        Raises SenderUnknown (there would be a gap; or the sender has had answers that the log does not know of, or may
+        have written and been forgotten), LogError (no such thing can be sent).
         """
         if len(sender) != SENDER_BYTES or number < 1 or records < 1 or not 0 <= answered < number:
             raise LogError(
@@ -123,6 +131,12 @@ class Senders:
                 raise SenderUnknown(
                     f"log '{self._log}': records from {number} on were sent, the log knows of {last} of that sender; "
                     "whether what was not answered is in the log cannot be told: read it, and begin as a new sender"
+                )
+            if since and not last and self._table.may_have_forgotten(since):
+                raise SenderUnknown(
+                    f"log '{self._log}': the first records of a sender were sent again, and so many other senders have "
+                    "written that it may be forgotten; whether they are in the log cannot be told: read it, and begin "
+                    "as a new sender"
                 )
             self._table.answered(sender, answered)
             return min(records, last - number + 1)

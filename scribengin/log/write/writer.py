@@ -213,6 +213,7 @@ class LogWriter(ClosedOrAborted):
         sender: bytes,
         number: int,
         answered: int = 0,
+        since: int = 0,
         atomic: bool = False,
         turn_s: float | None = None,
     ) -> Future[tuple[SlotRange, ...]]:
@@ -222,15 +223,16 @@ class LogWriter(ClosedOrAborted):
 
         A sender is 16 bytes that nobody else has, and numbers its records from 1 on without a gap. It sends again what
         it got no answer to, in order and under the same numbers, to whoever writes the log by then, and is told where
-        it stands. `answered` is the number up to which it has its answers: it never asks for these again. The future
-        raises as that of `write`, and SenderUnknown. Raises as `write_bulk`, SenderUnknown, and LogError if the writer
+        it stands. `answered` is the number up to which it has its answers: it never asks for these again. What was sent
+        before names the segment `since` which it may be in the log (0: it was not). The future raises as that of
+        `write`, and SenderUnknown. Raises as `write_bulk`, SenderUnknown, and LogError if the writer
         was not opened with `senders`; then nothing of the batch was written, and its numbers are free.
         """
         if self._senders is None:
             raise LogError(f"log '{self._log}': only a writer that was opened with senders=True takes numbers")
         with self._turn(turn_s):
             self._check_batch(batch)
-            known = self._senders.admit(sender, number, batch.num_rows, answered)
+            known = self._senders.admit(sender, number, batch.num_rows, answered, since)
             if known < batch.num_rows:
                 body = self._body(batch.slice(known))
                 if atomic:

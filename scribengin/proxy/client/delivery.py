@@ -85,7 +85,9 @@ class ProxyDelivery:
             return lost
         for attempt in count():
             numbers = (state.sender, state.number, state.answered)
-            request = encode_write(log, *numbers, body, txids=txids, directory=directory, atomic=atomic)
+            request = encode_write(
+                log, *numbers, body, txids=txids, directory=directory, atomic=atomic, since=state.since
+            )
             left_s = state.left_s(self.clock.monotonic_s())
             answer = self._call(log, WRITE, request, left_s, alone=attempt > 0)  # its log may have stalled
             found = state.answer(answer, self.clock.monotonic_s())

@@ -134,7 +134,8 @@ class ProxiedNamespace(LogNamespace):
         pause = threading.Event() if cancel is None else cancel
         self._delivery.ask(AskRequest("open", metadata.log), pause=pause.wait, patience_s=timeout_s)
         self.registry.sync(metadata.path)
-        return ProxiedWriter(self._senders, self._delivery, metadata.descriptor())
+        descriptor, (head, _version) = metadata.descriptor(), metadata.head()
+        return ProxiedWriter(self._senders, self._delivery, descriptor, max(1, head.max_segment))
 
     def create(self, name: str, config: LogConfig | None = None) -> LogDescriptor:
         """As LogNamespace.create. Raises ProxyUnreachable, too."""

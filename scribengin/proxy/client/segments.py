@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
 import pyarrow as pa
 
-from scribengin.errors import ConfigInvalid, LogClosed
+from scribengin.errors import ConfigInvalid, LogClosed, ScribenginError
 from scribengin.log.config import LogConfig
 from scribengin.log.store.contract import (
     Announced,
@@ -140,6 +141,11 @@ class ProxiedView(SegmentView):
             self._fetch(questions, offset, offset + length)
             at = 0
         return self._window.slice(at, min(length, self._window.size - at))
+
+    def doubt(self) -> None:
+        self._window = pa.py_buffer(b"")
+        with suppress(ScribenginError):  # whoever reads it again asks again
+            self._asked().ask(wire.DOUBT, self._name)
 
     def close(self) -> None:
         if not self._is_open:

@@ -44,11 +44,12 @@ def new_sender() -> bytes:
 class LogSender:
     """Sends the records of a log for any number of writers. Thread-safe."""
 
-    def __init__(self, delivery: ProxyDelivery, log: str, directory: str) -> None:
+    def __init__(self, delivery: ProxyDelivery, log: str, directory: str, segment: int = 1) -> None:
+        """`segment` is one that the log has: nothing of this sender is in an earlier one."""
         self._delivery = delivery
         self._log = log
         self.directory = directory
-        self._state = SenderState(new_sender, delivery.config.patience_s)
+        self._state = SenderState(new_sender, delivery.config.patience_s, segment=segment)
         self.lock = threading.Lock()
         """Guards all below, and the shares of the writers."""
         self._work = threading.Condition(self.lock)
@@ -175,7 +176,7 @@ class LogSender:
             self._sending = []
             self._queue.clear()
             self._sizes.clear()
-            self._state = SenderState(new_sender, self._delivery.config.patience_s)
+            self._state = self._fresh_state()
             self._idle = False
             self._thread = None
             for unit in units:
@@ -253,9 +254,12 @@ class LogSender:
 
     def _lost(self, units: list[Unit], error: BaseException, silence: ScribenginError | None) -> None:
         """Whether they are in the log nobody knows: their writers end, and the others go on as a new sender."""
-        self._state = SenderState(new_sender, self._delivery.config.patience_s, silence)
+        self._state = self._fresh_state(silence)
         self._end([unit.owner for unit in units], error)
         self._done(units)
+
+    def _fresh_state(self, silence: ScribenginError | None = None) -> SenderState:
+        return SenderState(new_sender, self._delivery.config.patience_s, silence, self._state.segment)
 
     def _end(self, owners: Sequence[WriterShare], error: BaseException) -> None:
         """These writers have failed."""
@@ -287,12 +291,12 @@ class LogSenders:
         self._lock = threading.Lock()
         self._senders: dict[str, LogSender] = {}
 
-    def join(self, log: LogDescriptor) -> LogSender:
-        """The sender of the log, for a writer more."""
+    def join(self, log: LogDescriptor, segment: int = 1) -> LogSender:
+        """The sender of the log, for a writer more. `segment` is one that the log has."""
         with self._lock:
             sender = self._senders.get(log.directory)
             if sender is None:
-                sender = self._senders[log.directory] = LogSender(self._delivery, log.name, log.directory)
+                sender = self._senders[log.directory] = LogSender(self._delivery, log.name, log.directory, segment)
             sender.join()
             return sender
 

@@ -17,6 +17,10 @@ from scribengin.proxy.client.together import SharedCalls
 from scribengin.proxy.config import CA_VARIABLE
 from scribengin.proxy.wire.requests import TOKEN_HEADER, WRITE
 
+_CONNECTING = [("grpc.initial_reconnect_backoff_ms", 200), ("grpc.max_reconnect_backoff_ms", 2000)]
+"""So long a connection that failed is not tried again. gRPC's own two minutes are longer than a client has patience:
+a proxy that is back would not be asked."""
+
 
 class ProxyTransport(ClosedAtExit, ABC):
     """Carries a request to a proxy, and its answer back. Thread-safe."""
@@ -85,7 +89,9 @@ class FlightTransport(ProxyTransport):
                 raise ProxyUnreachable(f"the proxy {address} is not asked any more: the namespace was closed")
             client = self._clients.get(address)
             if client is None:
-                client = self._clients[address] = flight.connect(address, tls_root_certs=self._credentials.authorities)
+                client = self._clients[address] = flight.connect(
+                    address, tls_root_certs=self._credentials.authorities, generic_options=_CONNECTING
+                )
             return client
 
 

@@ -60,14 +60,15 @@ class ProxiedWriter(ClosedOrAborted):
     of your own, as through a queue.
     """
 
-    def __init__(self, senders: LogSenders, delivery: ProxyDelivery, log: LogDescriptor) -> None:
+    def __init__(self, senders: LogSenders, delivery: ProxyDelivery, log: LogDescriptor, segment: int = 1) -> None:
+        """`segment` is one that the log has by now."""
         self._senders = senders
         self._delivery = delivery
         self._log = log.name
         self._config = log.config
         self._last_txid = TXID_NONE
         self._share = WriterShare(log.config.durable_writes)
-        self._sender = senders.join(log)
+        self._sender = senders.join(log, segment)
         self._calling = _Turn(self._sender)
         """Held while records are checked and queued: the order of calls is the log's."""
         self._left = False

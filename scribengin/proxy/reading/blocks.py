@@ -50,6 +50,12 @@ class BlockCache:
             while self._bytes > self._bytes_max:
                 self._bytes -= len(self._blocks.popitem(last=False)[1])
 
+    def forget(self, segment: SegmentName) -> None:
+        """Hold nothing of the segment."""
+        with self._lock:
+            for key in [key for key in self._blocks if key[0] == segment]:
+                self._bytes -= len(self._blocks.pop(key))
+
     def parts(self, segment: SegmentName, start: int, end: int) -> list[memoryview]:
         """What it holds of [start, end), from `start` on and without a gap."""
         found: list[memoryview] = []

@@ -15,7 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -29,6 +29,7 @@ from scribengin.log.metadata.segments import LogMetadata, SegmentDescriptor
 from scribengin.log.store.contract import COLD, SegmentName, SegmentView
 from scribengin.log.store.opening import open_store
 from scribengin.proxy.config import ProxyConfig
+from scribengin.proxy.owned import HeldSegment
 from scribengin.proxy.reading.blocks import BLOCK_BYTES, BlockCache
 from scribengin.proxy.reading.tails import TailWatches
 from scribengin.proxy.wire import segments as wire
@@ -45,17 +46,18 @@ WAIT_S_MAX = 10.0
 
 
 @dataclass
-class _OpenSegment:
-    """A segment that is open for all readers. Used under its lock."""
+class _OpenSegment(HeldSegment):
+    """A segment that is open for all readers."""
 
     view: SegmentView
-    lock: threading.Lock = field(default_factory=threading.Lock)
     shown: int = 0
     """Readers may read so far, at least."""
     completed: bool = False
-    closed: bool = False
     used_s: float = 0.0
     """When somebody asked about it last."""
+
+    def close_file(self) -> None:
+        self.view.close()
 
 
 class SegmentReads(ClosedAtExit):
@@ -70,6 +72,7 @@ class SegmentReads(ClosedAtExit):
         self._path = namespace.path
         kept = namespace.descriptor
         self._store = open_store(kept.store, kept.location, kept.token)
+        self._wait_s = config.answer_timeout_s
         self._blocks = BlockCache(config.cache_bytes_max)
         self._tails = TailWatches(self._store.open, config.tail_waits_max)
         self._lock = threading.Lock()
@@ -82,6 +85,7 @@ class SegmentReads(ClosedAtExit):
             wire.TAIL: self._tail,
             wire.SIZE: self._size,
             wire.INDEX: self._index,
+            wire.DOUBT: self._doubt,
         }
         """What readers ask for, and who answers. Raises what the store raises, and KeyError, TypeError and ValueError
         for what is no question."""
@@ -109,7 +113,7 @@ class SegmentReads(ClosedAtExit):
             idle = [name for name, one in self._open.items() if one.used_s <= since_s]
             left = [self._open.pop(name) for name in idle]
         for segment in left:
-            _close(segment)
+            segment.end()
 
     def _run(self) -> None:
         while not self._ending.wait(_SWEEP_S):
@@ -125,12 +129,12 @@ class SegmentReads(ClosedAtExit):
             opened = list(self._open.values())
             self._open.clear()
         for segment in opened:
-            _close(segment)
+            segment.end()
 
     def _opened(self, request: AskRequest) -> Answer:
         """It is looked for in the store each time: it may have been purged since somebody opened it last."""
         name = self._checked(request)
-        self._keep(name, _OpenSegment(self._store.open(name)))
+        self._keep(_OpenSegment(name, self._store.open(name)))
         return AskDone()
 
     def _bytes(self, request: AskRequest) -> Answer:
@@ -185,6 +189,16 @@ class SegmentReads(ClosedAtExit):
             raise ValueError(f"no index is called {kind}")
         return AskDone(data=pa.py_buffer(self._store.load_index(name, kind)))
 
+    def _doubt(self, request: AskRequest) -> Answer:
+        """A reader has found damage: the next one reads the store's bytes, which may hold by then."""
+        name = self._checked(request)
+        with self._lock:
+            segment = self._open.pop(name, None)
+        if segment is not None:
+            segment.end()
+        self._blocks.forget(name)
+        return AskDone()
+
     def _shown(self, name: SegmentName, segment: _OpenSegment, end: int) -> int:
         """How far readers may read, looked at again if that is not known to be as far as `end`."""
         if segment.shown < end and not segment.completed:
@@ -209,11 +223,20 @@ class SegmentReads(ClosedAtExit):
     def _checked(self, request: AskRequest) -> SegmentName:
         """The segment that a question is about, which belongs to the log that it names. Raises LogNotFound."""
         name = self._in_place(request, wire.segment_asked(request))
-        if not self._is_open(name) and self._metadata(request.log).descriptor().directory != name.directory:
+        if not self._is_open(name) and not self._is_directory_of(request.log, name.directory):
             raise LogNotFound(f"log '{request.log}' has no segments in {name.directory}: it was deleted; list the logs")
         if wire.log_of(name) != request.log:
             raise ValueError(f"{name} is no segment of '{request.log}'")
         return name
+
+    def _is_directory_of(self, log: str, directory: str) -> bool:
+        """Whether it is the log's own. Raises LogNotFound."""
+        metadata = self._metadata(log)
+        found = metadata.find_descriptor()
+        if found is not None and found[0].directory == directory:
+            return True
+        self._registry.sync(metadata.path)  # our server of the registry may be behind that of who asks
+        return metadata.descriptor().directory == directory
 
     def _in_place(self, request: AskRequest, name: SegmentName) -> SegmentName:
         """The name with its place, if it is in cold storage: the one that the registry says, whatever anybody asks
@@ -224,11 +247,15 @@ class SegmentReads(ClosedAtExit):
             known = next((one for one in self._open if one[:4] == name[:4]), None)
         if known is not None:
             return known
-        listed = self._metadata(request.log).completed_segment(name.segment)
-        named = None if listed is None else listed.cold_file
-        if named is None or named[:4] != name[:4]:
-            raise LogNotFound(f"log '{request.log}' has no cold segment {name} any more; look at the log again")
-        return named
+        metadata = self._metadata(request.log)
+        for is_behind in (True, False):
+            listed = metadata.completed_segment(name.segment)
+            named = None if listed is None else listed.cold_file
+            if named is not None and named[:4] == name[:4]:
+                return named
+            if is_behind:
+                self._registry.sync(metadata.segments_path)
+        raise LogNotFound(f"log '{request.log}' has no cold segment {name} any more; look at the log again")
 
     def _metadata(self, log: str) -> LogMetadata:
         return LogMetadata(self._registry, self._path, check_log_name(log))
@@ -251,21 +278,21 @@ class SegmentReads(ClosedAtExit):
                 if segment is not None:
                     self._open.move_to_end(name)
             if segment is None:
-                segment = self._keep(name, _OpenSegment(self._store.open(name)))
-            with segment.lock:
+                segment = self._keep(_OpenSegment(name, self._store.open(name)))
+            with segment.using(self._wait_s):
                 if not segment.closed:
                     yield segment
                     return
 
-    def _keep(self, name: SegmentName, opened: _OpenSegment) -> _OpenSegment:
+    def _keep(self, opened: _OpenSegment) -> _OpenSegment:
         """The segment that stays open: that one, unless there is another already. Some others may be closed."""
         with self._lock:
-            kept = self._open.setdefault(name, opened)
+            kept = self._open.setdefault(opened.name, opened)
             kept.used_s = self._clock.monotonic_s()
-            self._open.move_to_end(name)
+            self._open.move_to_end(opened.name)
             surplus = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - _OPEN_MAX)]
         for segment in surplus if kept is opened else [*surplus, opened]:
-            _close(segment)
+            segment.end()
         return kept
 
 
@@ -279,9 +306,3 @@ def _end_of(segment: SegmentDescriptor, name: SegmentName) -> int | None:
     if segment.cold_file is not None and segment.cold is not None:
         ends[segment.cold_file] = segment.cold.bytes
     return ends.get(name)
-
-
-def _close(segment: _OpenSegment) -> None:
-    with segment.lock:
-        segment.closed = True
-        segment.view.close()

@@ -29,7 +29,7 @@ class _TailWatch:
         self.moved = threading.Event()
         self.waiting = self.idle_looks = 0
         self.tail: Tail | None = None
-        self.failure: ScribenginError | None = None
+        self.failure: Exception | None = None
 
     def end(self) -> int:
         """Where the tail was seen last."""
@@ -62,7 +62,7 @@ class TailWatches(ClosedAtExit):
     def wait(self, name: SegmentName, known_end: int, timeout_s: float) -> Tail | None:
         """The tail, as soon as it ends behind `known_end` (-1: as there is one), or after the timeout.
 
-        Raises OverCapacity (too many wait), LogNotFound, and what else the store raises.
+        Raises OverCapacity (too many wait), LogNotFound, and what else the store or the system raises.
         """
         with self._lock:
             if self._waiting >= self._waits_max:
@@ -93,8 +93,9 @@ class TailWatches(ClosedAtExit):
                 watch.moved.set()
 
     def _begin(self, name: SegmentName) -> _TailWatch:
-        watch = self._watches[name] = _TailWatch(self._lock)
+        watch = _TailWatch(self._lock)
         background("proxy-tail", lambda: self._run(name, watch)).start()
+        self._watches[name] = watch
         return watch
 
     def _run(self, name: SegmentName, watch: _TailWatch) -> None:
@@ -104,7 +105,7 @@ class TailWatches(ClosedAtExit):
                 self._follow(name, watch, view)
             finally:
                 view.close()
-        except ScribenginError as error:
+        except (ScribenginError, OSError) as error:
             with self._lock:
                 self._forget(name, watch)
                 watch.failure = error

@@ -41,16 +41,23 @@ class TooMuch:
     of: str
 
 
+@dataclass(slots=True)
+class RateCounts:
+    """What came of requests, by the meters that share it."""
+
+    requests_over_soft: int = 0
+    """How many were taken above a soft rate, by each meter that says so."""
+    requests_refused: int = 0
+
+
 class RateMeter:
     """What came of one log, or of all. Not thread-safe. `of` is its name in messages."""
 
-    def __init__(self, config: RateConfig, of: str) -> None:
+    def __init__(self, config: RateConfig, of: str, counts: RateCounts | None = None) -> None:
         self._soft = _buckets(of, config.records_s_soft, config.bytes_s_soft)
         self._hard = _buckets(of, config.records_s_hard, config.bytes_s_hard)
         self._warned: set[str] = set()
-        self.requests_over_soft = 0
-        """How many were taken above a soft rate."""
-        self.requests_refused = 0
+        self.counts = RateCounts() if counts is None else counts
 
     def full(self, now_s: float) -> str | None:
         """The hard rate that is used up, if one is."""
@@ -61,7 +68,7 @@ class RateMeter:
         over = {of for of, (bucket, _column) in self._soft.items() if bucket.is_full(now_s)}
         for bucket, column in (*self._soft.values(), *self._hard.values()):
             bucket.add(amounts[column])
-        self.requests_over_soft += bool(over)
+        self.counts.requests_over_soft += bool(over)
         new = over - self._warned
         self._warned = over
         return tuple(sorted(new))
@@ -77,7 +84,7 @@ def admit(meters: Sequence[RateMeter], records: int, size_bytes: int, now_s: flo
     for meter in meters:
         of = meter.full(now_s)
         if of is not None:
-            meter.requests_refused += 1
+            meter.counts.requests_refused += 1
             return TooMuch(of)
     return Admitted(tuple(of for meter in meters for of in meter.add((records, size_bytes), now_s)))
 

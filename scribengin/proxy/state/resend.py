@@ -54,14 +54,19 @@ class SendAgain:
 
 class SenderState:
     """Not thread-safe. `new_sender` gives 16 bytes that nobody else has. `silence`: why the sender before this one was
-    given up for want of patience."""
+    given up for want of patience. `segment`: nothing of it is in an earlier one of the log."""
 
     def __init__(
-        self, new_sender: Callable[[], bytes], patience_s: float, silence: ScribenginError | None = None
+        self,
+        new_sender: Callable[[], bytes],
+        patience_s: float,
+        silence: ScribenginError | None = None,
+        segment: int = 1,
     ) -> None:
         self._new_sender = new_sender
         self._patience_s = patience_s
         self._silence = silence
+        self.segment = segment
         self.sender = new_sender()
         self.number = 1
         """Of the first record of the request."""
@@ -78,6 +83,11 @@ class SenderState:
     def answered(self) -> int:
         """Up to which number there were answers."""
         return self.number - 1
+
+    @property
+    def since(self) -> int:
+        """The segment since which the request may be in the log; 0: no attempt can have written any of it."""
+        return self.segment if self._maybe_written else 0
 
     def begin(self, records: int, since_s: float) -> None:
         """The next request has so many records, and the last of them waits since then. What waits behind others is not
@@ -111,6 +121,7 @@ class SenderState:
         match answer:
             case Written(runs):
                 self.number += self._records
+                self.segment = max(self.segment, runs[-1].first.segment)
                 return Sent(runs)
             case MovedTo(address):
                 self._redirects += 1

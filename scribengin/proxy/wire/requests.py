@@ -5,15 +5,16 @@ checksums. Little-endian:
 
 | at | size | field |
 |---|---|---|
-| 0 | 8 | `prxwrt02` |
+| 0 | 8 | `prxwrt03` |
 | 8 | 16 | the sender |
 | 24 | 8 | number of the first record |
 | 32 | 8 | up to which number the sender has had answers |
-| 40 | 2 | bytes of the log's name |
-| 42 | 2 | bytes of the log's directory, which tells it from others that have had its name |
-| 44 | 2 | bits: 1: the records have transaction ids, else the proxy gives them; 2: readers see all of them or none |
-| 46 | 2 | zeros |
-| 48 | | the name, the directory, zeros up to a multiple of 64 bytes, then the entry |
+| 40 | 8 | the segment since which the records may be in the log, if they were sent before; else 0 |
+| 48 | 2 | bytes of the log's name |
+| 50 | 2 | bytes of the log's directory, which tells it from others that have had its name |
+| 52 | 2 | bits: 1: the records have transaction ids, else the proxy gives them; 2: readers see all of them or none |
+| 54 | 2 | zeros |
+| 56 | | the name, the directory, zeros up to a multiple of 64 bytes, then the entry |
 
 `ask` is JSON: `op`, `log`, and what the operation takes. `ask_with_data` is the same with bytes behind it, and with the
 length of the JSON before it (4 bytes).
@@ -40,8 +41,8 @@ ASK_WITH_DATA = "ask_with_data"
 TOKEN_HEADER = "authorization"
 TLS_SCHEME = "grpc+tls"
 """With which the address of a proxy begins that encrypts."""
-_MAGIC = b"prxwrt02"
-_HEAD = struct.Struct("<8s16sQQHHHxx")
+_MAGIC = b"prxwrt03"
+_HEAD = struct.Struct("<8s16sQQQHHHxx")
 _TXIDS = 1
 _ATOMIC = 2
 _LENGTH = struct.Struct("<I")
@@ -51,7 +52,8 @@ _LENGTH = struct.Struct("<I")
 class WriteRequest:
     """Records of one sender, numbered from `number` on. `records` is as BODY_SCHEMA, without `txid` where the proxy is
     to give the transaction ids. They are for the log of that directory, and no other that has its name since; empty:
-    for whichever has it. `atomic`: readers see all of them or none."""
+    for whichever has it. `atomic`: readers see all of them or none. `since`: they were sent before, and may be in the
+    log, in that segment or a later one; 0: they were not."""
 
     log: str
     directory: str
@@ -60,6 +62,7 @@ class WriteRequest:
     answered: int
     records: pa.RecordBatch
     atomic: bool = False
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +90,13 @@ def encode_write(
     txids: bool,
     directory: str = "",
     atomic: bool = False,
+    since: int = 0,
 ) -> bytes:
     """The bytes of a request. `body` is as BODY_SCHEMA; without `txids` its transaction ids say nothing."""
     name, place = log.encode(), directory.encode()
     entry = encode(body)
     flags = _TXIDS * txids | _ATOMIC * atomic
-    head = _HEAD.pack(_MAGIC, sender, number, answered, len(name), len(place), flags) + name + place
+    head = _HEAD.pack(_MAGIC, sender, number, answered, since, len(name), len(place), flags) + name + place
     header = entry.place(entry=0, group_index=0, sequence=0, epoch=0).to_bytes()
     return b"".join((head, bytes(-len(head) % ALIGNMENT), header, *entry.buffers))
 
@@ -101,7 +105,7 @@ def decode_write(data: pa.Buffer) -> WriteRequest:
     """Raises MessageInvalid."""
     if data.size < _HEAD.size:
         raise MessageDamaged(f"a request of {data.size} bytes is none: it was cut on its way; send it again")
-    magic, sender, number, answered, name_bytes, directory_bytes, flags = _HEAD.unpack_from(data)
+    magic, sender, number, answered, since, name_bytes, directory_bytes, flags = _HEAD.unpack_from(data)
     at = _HEAD.size + name_bytes
     start = at + directory_bytes
     start += -start % ALIGNMENT
@@ -121,7 +125,7 @@ def decode_write(data: pa.Buffer) -> WriteRequest:
     except UnicodeDecodeError:
         raise MessageDamaged("a request to write names a log that is no text; send it again") from None
     records = body if flags & _TXIDS else pa.RecordBatch.from_arrays(body.columns[1:], names=body.schema.names[1:])
-    return WriteRequest(log, directory, sender, number, answered, records, bool(flags & _ATOMIC))
+    return WriteRequest(log, directory, sender, number, answered, records, bool(flags & _ATOMIC), since)
 
 
 def encode_ask(request: AskRequest) -> bytes:

@@ -8,6 +8,7 @@ epoch, copy.
 | `segment_tail` | `known`, `wait_s` | `tail`: how far it may be read, as soon as its end is not `known` any more |
 | `segment_size` | | `size`: the bytes there are, visible or not |
 | `segment_index` | `kind` | the index as it was kept, as data |
+| `segment_doubt` | | nothing: what is kept in memory of the segment is forgotten, as it does not hold |
 
 Who writes a log from another machine (client/elsewhere.py) has all of a store. `directory` is the log's, or the one
 where files are set aside below it.
@@ -53,6 +54,7 @@ BYTES = "segment_bytes"
 TAIL = "segment_tail"
 SIZE = "segment_size"
 INDEX = "segment_index"
+DOUBT = "segment_doubt"
 
 CREATE_LOG = "store_create_log"
 DELETE_LOG = "store_delete_log"

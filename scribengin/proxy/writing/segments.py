@@ -18,8 +18,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -45,6 +45,7 @@ from scribengin.log.metadata.segments import LogMetadata, SegmentsHead
 from scribengin.log.store.contract import SegmentAppender, SegmentName
 from scribengin.log.store.opening import open_store
 from scribengin.proxy.config import RIGHTS, Right
+from scribengin.proxy.owned import HeldSegment
 from scribengin.proxy.wire import segments as wire
 from scribengin.proxy.wire.answers import Answer, AskDone, Refused
 from scribengin.proxy.wire.requests import AskRequest
@@ -64,43 +65,19 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class _WrittenSegment:
+class _WrittenSegment(HeldSegment):
     """A segment that is open for its writer, or is being made."""
 
-    name: SegmentName
     used_s: float
     """When something was asked for last, by the clock."""
     appender: SegmentAppender | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
     step: int = 0
     answer: Answer = field(default_factory=AskDone)
     """To the last step."""
-    closed: bool = False
 
-    @contextmanager
-    def using(self) -> Iterator[None]:
-        """Hold it alone. Who ends it meanwhile does not wait for that: it is closed after."""
-        try:
-            with self.lock:
-                yield
-        finally:
-            if self.closed:
-                self._shut()
-
-    def end(self) -> None:
-        """Let nothing more be done to it, and close it, at the latest when what is under way is done. Idempotent."""
-        self.closed = True
-        self._shut()
-
-    def _shut(self) -> None:
-        if self.lock.acquire(blocking=False):  # else whoever holds it looks after that
-            try:
-                if self.appender is not None:
-                    self.appender.close()
-            except OSError as error:  # nobody waits for it: its writer is gone
-                _log.warning("segment %s was not closed in order: %s", self.name, error)
-            finally:
-                self.lock.release()
+    def close_file(self) -> None:
+        if self.appender is not None:
+            self.appender.close()
 
 
 class SegmentWrites(ClosedAtExit):

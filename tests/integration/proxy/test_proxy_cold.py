@@ -55,6 +55,23 @@ def test_a_reader_behind_a_proxy_crosses_the_border_to_cold_storage(place: Proxi
     assert isinstance(server.service.answer(ASK, pa.py_buffer(encode_ask(another))), Refused)
 
 
+def test_a_proxy_whose_server_of_the_registry_is_behind_finds_what_is_cold_by_now(
+    place: ProxiedPlace, cold: MemoryFiles
+) -> None:
+    namespace = place.bound(LOG, config=CONFIG.model_copy(update={"cold_url": None, "hot_hours": None}))
+    payloads = fill_log(namespace, LOG, 9, 3)
+    behind = place.stack.enter_context(place.ensemble.connect(follower=place.ensemble.follower()))
+    server = place.start(behind)
+    namespace.configure(LOG, CONFIG)
+    assert namespace.offload(LOG) == 3
+    namespace.purge(LOG)
+    segment = namespace.segments(LOG)[1].file
+    assert segment.place
+    named = wire.about_segment(wire.OPEN, segment)
+    assert isinstance(server.service.answer(ASK, pa.py_buffer(encode_ask(named))), AskDone)
+    assert payloads_read(place.client(), LOG) == payloads
+
+
 def test_a_cold_segment_that_is_missing_is_named_to_who_reads_through_a_proxy(
     place: ProxiedPlace, cold: MemoryFiles
 ) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.errors import LogNotFound, ProxyUnreachable
+from scribengin.errors import EndOfStream, LogNotFound, ProxyUnreachable
 from scribengin.log import DLSN, LogNamespace
 from scribengin.proxy import ProxiedNamespace
 from scribengin.proxy.client.transport import FlightTransport
 from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
-from scribengin.testing.log_samples import bound_namespace, payloads_read
+from scribengin.testing.log_samples import bound_namespace, fill_log, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.errors import RegistryUnreachable
 from tests.integration.proxy.proxied import LOG, PATH, ProxiedPlace, proxied_place
@@ -138,3 +138,58 @@ def test_a_proxy_that_ends_while_the_registry_is_away_keeps_no_file_open(
         service.close()
     assert open_below(tmp_path) == set()
     assert payloads_read(namespace, LOG) == [b"1"]
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["made anew", "new"])
+def test_a_proxy_whose_server_of_the_registry_is_behind_reads_the_log_that_there_is(
+    place: ProxiedPlace, before: bool
+) -> None:
+    namespace = place.bound(*([LOG] if before else []))
+    behind = place.stack.enter_context(place.ensemble.connect(follower=place.ensemble.follower()))
+    place.start(behind)
+    if before:
+        namespace.delete(LOG)
+    namespace.create(LOG)
+    payloads = fill_log(namespace, LOG, 3)
+    assert payloads_read(place.client(reads="proxy"), LOG) == payloads
+    with place.client().open_writer(LOG) as writer:
+        writer.write(b"more").result(120)
+    assert payloads_read(namespace, LOG) == [*payloads, b"more"]
+
+
+def test_a_proxy_whose_server_of_the_registry_is_behind_writes_a_log_that_is_new(place: ProxiedPlace) -> None:
+    namespace = place.bound()
+    behind = place.stack.enter_context(place.ensemble.connect(follower=place.ensemble.follower()))
+    place.start(behind)
+    namespace.create(LOG)
+    with place.client().open_writer(LOG) as writer:
+        writer.write(b"1").result(120)
+    assert payloads_read(namespace, LOG) == [b"1"]
+
+
+@pytest.mark.parametrize("asked", ["delete", "truncate", "seal"])
+@pytest.mark.parametrize("before", [True, False], ids=["made anew", "new"])
+def test_a_proxy_whose_server_of_the_registry_is_behind_changes_the_log_that_there_is(
+    place: ProxiedPlace, before: bool, asked: str
+) -> None:
+    namespace = place.bound(*([LOG] if before else []))
+    behind = place.stack.enter_context(place.ensemble.connect(follower=place.ensemble.follower()))
+    place.start(behind)
+    client = place.client(reads="proxy")
+    if before:
+        namespace.delete(LOG)
+    namespace.create(LOG)
+    payloads = fill_log(namespace, LOG, 3)
+    if asked == "delete":
+        client.delete(LOG)
+        assert not namespace.exists(LOG)
+    elif asked == "truncate":
+        with namespace.open_reader(LOG) as reader:
+            second = reader.read(2)[1].dlsn
+        assert client.truncate(LOG, second)
+        assert payloads_read(namespace, LOG) == payloads[1:]
+    else:
+        with client.open_writer(LOG) as writer:
+            writer.mark_end_of_stream()
+        with pytest.raises(EndOfStream):
+            namespace.open_writer(LOG)

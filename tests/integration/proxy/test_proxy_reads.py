@@ -6,7 +6,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -303,6 +303,27 @@ def test_damage_is_told_with_its_place_by_the_reader(place: ProxiedPlace) -> Non
             told.append((str(error.value), error.value.position, error.value.offset))
     assert told[0] == told[1]
     assert told[0][1:] == (str(DLSN(2, 1, 0)), entry_bytes)
+
+
+def read_as_planned(namespace: LogNamespace, log: str) -> list[bytes]:
+    with namespace.open_reader(log) as reader:
+        return list(chain(*payloads_planned(reader, DLSN.INITIAL, 100)))
+
+
+@pytest.mark.parametrize("read", [payloads_read, read_as_planned])
+def test_what_was_damaged_is_read_once_its_file_is_brought_back(
+    place: ProxiedPlace, read: Callable[[LogNamespace, str], list[bytes]]
+) -> None:
+    namespace = place.bound(LOG, config=SMALL)
+    payloads = fill_log(namespace, LOG, 6)
+    at = namespace.segments(LOG)[0].bytes // 3 + 100
+    damage_segment(namespace, LOG, 2, at)
+    place.start()
+    client = place.client()
+    with pytest.raises(DamagedEntry):
+        read(client, LOG)
+    damage_segment(namespace, LOG, 2, at)  # the byte is what it was
+    assert read(client, LOG) == payloads
 
 
 def test_ranges_are_read_by_processes_that_have_no_registry(place: ProxiedPlace) -> None:

@@ -17,6 +17,7 @@ from scribengin.log.metadata.segments import LogMetadata, SegmentsHead, WriterEp
 from scribengin.log.metadata.writer_lock import HeldLock
 from scribengin.proxy import ProxyConfig
 from scribengin.proxy.client.transport import FlightTransport
+from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
 from scribengin.proxy.server import _listening
 from scribengin.proxy.wire.answers import AskDone, Refused, TryAgain, decode_answer
 from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, encode_ask
@@ -43,6 +44,23 @@ def test_a_log_is_created_with_its_configuration_once(place: ProxiedPlace) -> No
     with pytest.raises(LogNotFound):
         client.open_writer("no/such")
     client.open_writer("made/now", create=True).close()
+
+
+def test_a_proxy_that_cannot_be_announced_is_not_left_half_open(
+    place: ProxiedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.bound(LOG)
+    ports: list[int] = []
+
+    def refused(_nodes: ProxyNodes, proxy: ProxyDescriptor) -> None:
+        ports.append(int(proxy.address.rpartition(":")[2]))
+        raise RegistryUnreachable("no server of the registry answers")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProxyNodes, "announce", refused)
+        with pytest.raises(RegistryUnreachable):
+            place.start()
+    place.start(port=ports[0])
 
 
 @pytest.mark.parametrize("same", [True, False])

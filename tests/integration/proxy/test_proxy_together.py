@@ -105,7 +105,7 @@ class StalledDisk:
         self.reached = {log: threading.Event() for log in logs}
         self._goes_on = threading.Event()
         for log in logs:
-            writer = server.service._logs[log].writer
+            writer = server.service._log(log).writer
             assert writer is not None
             self._stall(log, writer._chain)
 

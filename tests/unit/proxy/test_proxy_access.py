@@ -38,7 +38,8 @@ ALL_THREE += ("store_save_index", "store_fence", "store_make_durable", "store_an
 RIGHTS_OF: dict[str, tuple[Right, ...]] = {
     **dict.fromkeys(("write", "open"), ("write",)),
     **dict.fromkeys(("create", "delete", "truncate", "seal", "release"), ("administer",)),
-    **dict.fromkeys(("segment_open", "segment_bytes", "segment_tail", "segment_size", "segment_index"), ("read",)),
+    **dict.fromkeys(("segment_open", "segment_bytes", "segment_tail", "segment_size"), ("read",)),
+    **dict.fromkeys(("segment_index", "segment_doubt"), ("read",)),
     **dict.fromkeys(("store_create_log", "store_delete_log", "store_remove"), ("administer",)),
     **dict.fromkeys(("store_names", "store_announced", "store_disk_size", "store_disk_bytes"), ("administer",)),
     **dict.fromkeys(ALL_THREE, RIGHTS),

@@ -119,7 +119,7 @@ def answer(service: ProxyService, kind: str, body: bytes) -> Answer:
 
 @pytest.mark.parametrize(
     ("kind", "body"),
-    [("of another version", b""), (ASK, b"no question"), (WRITE, b"prxwrt01" + bytes(120))],
+    [("of another version", b""), (ASK, b"no question"), (WRITE, b"prxwrt02" + bytes(120))],
     ids=["kind", "question", "write"],
 )
 def test_what_another_version_says_is_refused(service: ProxyService, kind: str, body: bytes) -> None:
@@ -130,7 +130,7 @@ def test_what_another_version_says_is_refused(service: ProxyService, kind: str, 
 
 @pytest.mark.parametrize(
     ("kind", "body"),
-    [(WRITE, b"prxwrt02"), (WRITE, b"prxwrt02" + bytes(120)), (ASK_WITH_DATA, b"\xff\0\0\0{}")],
+    [(WRITE, b"prxwrt03"), (WRITE, b"prxwrt03" + bytes(120)), (ASK_WITH_DATA, b"\xff\0\0\0{}")],
     ids=["cut", "damaged", "cut question"],
 )
 def test_what_was_cut_or_damaged_on_its_way_is_asked_for_again(service: ProxyService, kind: str, body: bytes) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.proxy.config import RateConfig
-from scribengin.proxy.state.rates import Admitted, RateMeter, TooMuch, admit, give_back
+from scribengin.proxy.state.rates import Admitted, RateCounts, RateMeter, TooMuch, admit, give_back
 
 
 def test_without_limits_all_is_taken() -> None:
@@ -19,7 +19,7 @@ def test_what_is_above_the_soft_rate_is_told_once_and_counted() -> None:
     meter = RateMeter(RateConfig(records_s_soft=10), "log 'a'")
     told = [admit((meter,), 10, 1, 0.0) for _ in range(4)]
     assert told == [Admitted(), Admitted(("log 'a': 10 records a second",)), Admitted(), Admitted()]
-    assert (meter.requests_over_soft, meter.requests_refused) == (3, 0)
+    assert meter.counts == RateCounts(requests_over_soft=3, requests_refused=0)
     assert admit((meter,), 10, 1, 10.0) == Admitted()
     assert admit((meter,), 10, 1, 10.0) == Admitted(("log 'a': 10 records a second",)), "it was below it again"
 
@@ -31,7 +31,7 @@ def test_what_is_above_the_hard_rate_is_refused_until_it_has_drained(limit: dict
     what = "records" if "records_s_hard" in limit else "bytes"
     assert admit((meter,), 1, 1, 1.5) == TooMuch(f"log 'a': 10 {what} a second")
     assert admit((meter,), 1, 1, 1.6) == Admitted()
-    assert meter.requests_refused == 1
+    assert meter.counts.requests_refused == 1
 
 
 def test_what_one_meter_refuses_counts_for_no_other() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 
@@ -79,6 +80,13 @@ def test_what_is_held_of_a_range_ends_at_the_first_gap() -> None:
     assert b"".join(cache.parts(NAME, 5, 8)) == b"aaa"
 
 
+class NoThread:
+    """A thread for which the machine has no room."""
+
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
 class GrowingView(SegmentView):
     """A segment whose tail moves when it is told to. It tells of that, or not."""
 
@@ -152,6 +160,28 @@ def test_who_waits_is_told_what_the_store_refuses_and_the_next_one_looks_anew() 
         assert tails.wait(NAME, 4, 120) == view.shown
 
 
+def test_who_waits_is_told_what_the_system_refuses_and_the_next_one_looks_anew() -> None:
+    view = GrowingView(tells=False)
+    view.failure = OSError(errno.EMFILE, "Too many open files")
+    with TailWatches(lambda _name: view, 10) as tails:
+        with pytest.raises(OSError, match="Too many open files"):
+            tails.wait(NAME, -1, 120)
+        view.failure = None
+        view.show(5)
+        assert tails.wait(NAME, 4, 120) == view.shown
+
+
+def test_a_tail_that_gets_no_thread_is_watched_by_the_next_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = GrowingView(tells=False)
+    view.show(5)
+    with TailWatches(lambda _name: view, 10) as tails:
+        with monkeypatch.context() as patch:
+            patch.setattr("scribengin.proxy.reading.tails.background", lambda _name, _run: NoThread())
+            with pytest.raises(RuntimeError, match="new thread"):
+                tails.wait(NAME, 4, 120)
+        assert tails.wait(NAME, 4, 120) == view.shown
+
+
 def test_so_many_wait_and_no_more_and_all_are_answered_when_the_proxy_ends() -> None:
     tails = TailWatches(lambda _name: GrowingView(), 1)
     found: list[Tail | None] = []
@@ -206,10 +236,6 @@ def test_a_reader_that_cannot_be_told_asks_by_itself() -> None:
 
 
 def test_a_reader_that_got_no_thread_to_wait_with_has_one_when_it_waits_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    class NoThread:
-        def start(self) -> None:
-            raise RuntimeError("can't start new thread")
-
     poll = TailPoll(lambda known, _wait_s: Tail(known + 10, 1, 0, 1))
     moved = threading.Event()
     with monkeypatch.context() as patch:

@@ -57,14 +57,16 @@ def body(*payloads: bytes) -> pa.RecordBatch:
     payloads=st.lists(st.binary(max_size=100), min_size=1, max_size=20),
     txids=st.booleans(),
     atomic=st.booleans(),
+    since=NUMBERS,
 )
 def test_a_request_to_write_arrives_as_it_was_sent(
-    log: str, directory: str, number: int, answered: int, payloads: list[bytes], txids: bool, atomic: bool
+    log: str, directory: str, number: int, answered: int, payloads: list[bytes], txids: bool, atomic: bool, since: int
 ) -> None:
     sent = body(*payloads)
-    data = encode_write(log, SENDER, number, answered, sent, txids=txids, directory=directory, atomic=atomic)
+    options = {"txids": txids, "atomic": atomic}
+    data = encode_write(log, SENDER, number, answered, sent, directory=directory, since=since, **options)
     found = decode_write(pa.py_buffer(data))
-    assert (found.log, found.directory, found.atomic) == (log, directory, atomic)
+    assert (found.log, found.directory, found.atomic, found.since) == (log, directory, atomic, since)
     assert (found.sender, found.number, found.answered) == (SENDER, number, answered)
     assert found.records.equals(sent) if txids else found.records.schema.names == sent.schema.names[1:]
     assert found.records.column("payload").to_pylist() == payloads
