@@ -16,15 +16,16 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from scribengin.base.model import from_node_name
 from scribengin.base.names import LOCKS
 from scribengin.base.process.private import replacing
-from scribengin.errors import ConfigInvalid, LogNotFound
+from scribengin.errors import ConfigInvalid, DescriptorUnreadable, LogNotFound
 from scribengin.log.inspect import LogMetadata, segment_nodes
 from scribengin_registry.client import REQUEST_BYTES_MAX, batches
-from scribengin_registry.contract import Check, Create, Delete, Operation, Registry, Set
+from scribengin_registry.contract import Check, Create, Delete, Node, Operation, Registry, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, RegistryError, RestoreUnfinished
 from scribengin_registry.opening import RESTORING, refuse_half_restored
 
@@ -60,15 +61,12 @@ def restore(registry: Registry, file: Path, *, replace: bool) -> int:
     saved = list(_read(file))
     _refuse_no_tree(saved, file)
     _refuse_too_large(saved)
-    _refuse_used(registry, replace=replace)
+    _look(registry, replace=replace)
     with _shut(registry) as shut:
-        there = _refuse_used(registry, replace=replace)  # who came before it was shut
+        there = _look(registry, replace=replace)  # and who came before it was shut
         try:
-            shut.for_good()
-            shut.commit([Delete(path) for path in reversed(there)])
-            root = next((data for path, data in saved if path == "/"), b"")
-            shut.commit([Set("/", root)] if root else [])
-            shut.commit([Create(path, data) for path, data in saved if path != "/"])
+            shut.for_good(there.stores)
+            shut.commit(_changes(there, saved))
             shut.open()
         except RegistryError as error:
             raise RestoreUnfinished(
@@ -79,19 +77,50 @@ def restore(registry: Registry, file: Path, *, replace: bool) -> int:
     return len(saved)
 
 
-def _refuse_used(registry: Registry, *, replace: bool) -> list[str]:
-    """The nodes that would be deleted, parents first."""
-    found = list(_paths(registry, "/"))
-    ours = {(mark, registry.session_id) for mark in _MARKS}
-    held = next((path for path, owner in found if owner and (path, owner) not in ours), None)
-    if held is not None:
+@dataclass(slots=True)
+class _There:
+    """What a registry holds.
+
+    `stores` are nodes below which BookKeeper has its own in the same ZooKeeper: its ledgers, or which of them are which
+    segment. They are no copies of anything, and what they do not name bookies delete. So they stay as they are.
+    """
+
+    nodes: list[str]
+    """All others, parents first."""
+    stores: list[str]
+
+
+def _changes(there: _There, saved: Iterable[Saved]) -> list[Operation]:
+    """What makes `saved` of what is there."""
+    within = tuple(f"{store}/" for store in there.stores)
+    above = {"/", *(store[:at] for store in there.stores for at in range(1, len(store)) if store[at] == "/")}
+    changes: list[Operation] = [Delete(path) for path in reversed(there.nodes) if path not in above]
+    for path, data in saved:
+        if f"{path}/".startswith(within):
+            continue
+        if path not in above:
+            changes.append(Create(path, data))
+        elif data:
+            changes.append(Set(path, data))
+    return changes
+
+
+def _look(registry: Registry, *, replace: bool) -> _There:
+    """Raises ConfigInvalid: somebody is connected, or there are nodes and not `replace`."""
+    mark = registry.find(RESTORING)
+    begun = mark is not None and not mark.owner_session  # then what looks like a store may be half restored
+    there = _There([], list(json.loads(mark.data or b"[]")) if begun and mark is not None else [])
+    ours = {(path, registry.session_id) for path in _MARKS}
+    for path, owner in _paths(registry, "/", there.stores, finds=not begun):
+        if owner and (path, owner) not in ours:
+            raise ConfigInvalid(
+                f"{path} belongs to a process that is connected: stop dataflows, masters, writers and readers first"
+            )
+        if path not in ("/", *_MARKS):
+            there.nodes.append(path)
+    if there.nodes and not replace:
         raise ConfigInvalid(
-            f"{held} belongs to a process that is connected: stop dataflows, masters, writers and readers first"
-        )
-    there = [path for path, _owner in found if path not in ("/", *_MARKS)]
-    if there and not replace:
-        raise ConfigInvalid(
-            f"the registry {registry.hosts} has {len(there):,} nodes already: restore into an empty one, or say "
+            f"the registry {registry.hosts} has {len(there.nodes):,} nodes already: restore into an empty one, or say "
             "--replace, which deletes them"
         )
     return there
@@ -106,10 +135,11 @@ class _Shut:
         self._own = _OWNER if registry.find(RESTORING) is not None else RESTORING
         registry.create(self._own, ephemeral=True)
 
-    def for_good(self) -> None:
-        """From here on it is opened by `open` alone."""
+    def for_good(self, stores: Sequence[str]) -> None:
+        """From here on it is opened by `open` alone. What stays is written down for who begins again."""
         if self._own == RESTORING:
-            self._registry.commit([Delete(RESTORING), Create(RESTORING), Create(_OWNER, ephemeral=True)])
+            said = json.dumps(stores).encode()
+            self._registry.commit([Delete(RESTORING), Create(RESTORING, said), Create(_OWNER, ephemeral=True)])
             self._own = _OWNER
 
     def commit(self, operations: Sequence[Operation]) -> None:
@@ -173,7 +203,7 @@ def _nodes(registry: Registry, path: str) -> Iterator[Saved]:
     if name == "segments" and namespace and "/" not in log:
         try:
             head, segments = segment_nodes(LogMetadata(registry, namespace, from_node_name(log)))
-        except LogNotFound:  # it is being deleted: what is left of it stays that
+        except (LogNotFound, DescriptorUnreadable):  # it is being deleted, or damaged, or a store's: it stays that
             pass
         else:
             yield path, head.to_bytes()
@@ -198,18 +228,26 @@ def _turn(path: str) -> tuple[bool, str]:
     return path != LOCKS, path
 
 
-def _paths(registry: Registry, path: str) -> Iterator[tuple[str, int]]:
-    """Every node's path, parents first, and the session that keeps it."""
+def _paths(registry: Registry, path: str, stores: list[str], *, finds: bool) -> Iterator[tuple[str, int]]:
+    """Every node's path, parents first, and the session that keeps it; but for `stores`, which others join if it
+    `finds` them."""
     node = registry.find(path)
-    if node is None:
+    if node is None or path in stores:
+        return
+    children = registry.children(path) if node.children_count else []
+    if finds and path != "/" and _is_stores(node, children):
+        stores.append(path)
         return
     yield path, node.owner_session
-    if not node.children_count:
-        return
-    for child in registry.children(path):
+    for child in children:
         below = f"{path.rstrip('/')}/{child}"
         if below != _SERVERS_OWN:
-            yield from _paths(registry, below)
+            yield from _paths(registry, below, stores, finds=finds)
+
+
+def _is_stores(node: Node, children: Sequence[str]) -> bool:
+    """By what stands below it; a namespace's own node says where its store is."""
+    return {"INSTANCEID", "LAYOUT"} <= {*children} or (".namespace" in children and not node.data)
 
 
 def _read(file: Path) -> Iterator[Saved]:

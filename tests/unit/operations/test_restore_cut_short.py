@@ -76,16 +76,19 @@ def test_a_session_that_expires_in_the_middle_restores_nothing_more_and_the_next
     ensemble: MemoryEnsemble, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ensemble.connect() as cut, monkeypatch.context() as patched:
+        cut.set("/a", b"later")
         before_creating(patched, "/a", lambda: ensemble.expire(cut))
         with pytest.raises(RestoreUnfinished, match="--replace"):
             restore(cut, file, replace=True)
     with ensemble.connect() as registry:
-        assert not {"a", "b", "c"} & set(registry.children("/"))
+        assert registry.children("/") == ["a", "b", "c", "restoring"]
+        assert registry.get("/a").data == b"later"
         with pytest.raises(RestoreUnfinished):
             refuse_half_restored(registry)
         restore(registry, file, replace=True)
         refuse_half_restored(registry)
         assert registry.children("/") == ["a", "b", "c"]
+        assert registry.get("/a").data == b"1"
 
 
 def test_of_two_restores_at_once_the_second_changes_nothing(
@@ -117,3 +120,26 @@ def test_a_restore_that_is_refused_leaves_the_registry_as_it_was(
             restore(registry, file, replace=True)
     assert registry.find(RESTORING) is None
     refuse_half_restored(registry)
+
+
+def test_bookkeepers_nodes_that_were_half_restored_are_restored_by_the_next(
+    ensemble: MemoryEnsemble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "registry.backup"
+    with ensemble.connect() as lost:
+        for name in ("INSTANCEID", "LAYOUT", "ledger"):
+            lost.create(f"/ledgers/{name}", bytes(REQUEST_BYTES_MAX // 2), parents=True)
+        back_up(lost, file)
+
+    def ends() -> None:
+        raise KeyboardInterrupt
+
+    servers = MemoryEnsemble()
+    with servers.connect() as cut, monkeypatch.context() as patched:
+        before_creating(patched, "/ledgers/ledger", ends)
+        with pytest.raises(KeyboardInterrupt):
+            restore(cut, file, replace=False)
+    with servers.connect() as anew:
+        assert anew.children("/ledgers") == ["INSTANCEID", "LAYOUT"]
+        restore(anew, file, replace=True)
+        assert anew.children("/ledgers") == ["INSTANCEID", "LAYOUT", "ledger"]
