@@ -6,8 +6,11 @@ lock on its own log file for as long as it lives.
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import secrets
+import shutil
 import socket
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +50,8 @@ _MARK = "maxClientCnxns"
 _PORTS_TRIED_MAX = 5
 _POLL_S = 0.02
 _STOP_TIMEOUT_S = 10.0
+_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
+_FULL_BYTES = 1 << 20
 _LIVES_S = 5.0
 """A server that answers for so long does not end with an owner that was killed."""
 
@@ -106,6 +111,8 @@ class EmbeddedZooKeeper:
             self._start(self._java or find_java(), Deadline(self._start_timeout_s))
         except OSError as error:
             self.stop()
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise self._has_no_room(os.strerror(error.errno)) from error
             raise ServerFailed(
                 f"the embedded ZooKeeper cannot use {self.data_dir} ({error}): check the path"
             ) from error
@@ -124,6 +131,8 @@ class EmbeddedZooKeeper:
                 return
             end, has_ended = tail_of(self.log_path), self.pid is None
             self.stop()
+            if has_ended and (full := self._why_full()):
+                raise self._has_no_room(full)
             # A free port may be taken by somebody else before the server gets there: only then is another try worth it.
             if "BindException: Permission denied" in end:
                 raise ServerFailed(f"this user may not open port {self._port} of this machine: name one from 1024 on")
@@ -134,6 +143,18 @@ class EmbeddedZooKeeper:
         raise ServerFailed(
             f"the embedded ZooKeeper in {self.data_dir} did not start on port {self._port}: "
             f"{self._ways_out(has_ended=has_ended)}. The end of {self.log_path}:\n{end or '(nothing)'}"
+        )
+
+    def _why_full(self) -> str:
+        """Why the disk takes no more, by what the server said or, where its log took that no more, by what is free."""
+        said = self.log_path.read_text(errors="replace")
+        free = shutil.disk_usage(self.data_dir).free
+        return next((why for why in _FULL if why in said), f"{free:,} bytes are free" if free < _FULL_BYTES else "")
+
+    def _has_no_room(self, why: str) -> ServerFailed:
+        return ServerFailed(
+            f"the embedded ZooKeeper cannot start, for the disk of {self.data_dir} is full ({why}): make room there, "
+            "then start it again; it goes on with all that was written"
         )
 
     def _ways_out(self, *, has_ended: bool) -> str:

@@ -13,6 +13,7 @@
         ├── NodeExists            the node exists already
         ├── NodeNotEmpty          delete() of a node that has children
         ├── VersionConflict       somebody else changed the node: compare-and-set failed
+        ├── RestoreUnfinished     the nodes are being restored from a backup, or that was cut short
         └── NotAuthorised         the node's ACL does not let this user in
 
 `scribengin.errors` draws the rest of the tree. Every message says what happened, to which thing, and what to do next.
@@ -85,6 +86,10 @@ class NodeNotEmpty(RegistryError):
 
 class VersionConflict(RegistryError):
     """Somebody else changed the node since it was read."""
+
+
+class RestoreUnfinished(RegistryError):
+    """The registry is being restored from a backup, or that was cut short: what is there is not whole."""
 
 
 class NotAuthorised(RegistryError):

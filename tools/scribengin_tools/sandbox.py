@@ -92,7 +92,7 @@ class Sandbox:
         with ExitStack() as opened:
             opened.enter_context(self._server)  # first: it is the one server of this directory
             self.auth = own_credentials(self.directory / CREDENTIALS)
-            self._registry = opened.enter_context(connect(self.hosts, auth=self.auth))
+            self._registry = opened.enter_context(connect(self.hosts, auth=self.auth, half_restored=True))
             take_hold(self._registry, self.store, self.directory)
             self._opened = opened.pop_all()
         return self

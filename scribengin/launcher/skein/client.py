@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,14 @@ from scribengin.launcher.contract import tail_of_log
 from scribengin.launcher.skein.spec import MASTER, WORKER
 from scribengin_registry.java.process import wait_or_kill
 from scribengin_registry.java.runtime import find_java
+from scribengin_registry.threads import delayed
 
 ANSWER_S = 10.0
 """So long skein's application master may take to answer."""
 DRIVER_S = 1800.0
 """So long skein's driver may: it brings files to the cluster, and waits a quarter of an hour for a ResourceManager."""
+DRIVER_START_S = 180.0
+"""So long it may take to begin to answer: a JVM starts."""
 DRIVER_END_S = 10.0
 """So long it may take to end, once nobody wants it."""
 ACTIVE = ("WAITING", "REQUESTED", "RUNNING")
@@ -60,7 +64,7 @@ def submit(spec: Mapping[str, Any], folder: Path) -> str:
     skein = _skein()
     log = folder / "driver.log"
     try:
-        with _driver_environment(folder):
+        with _driver_environment(folder) as pid_file, _ended_if_silent(pid_file):
             kind = _driver_class(skein)
             options = [jvm.LIGHT, *os.environ.get(_DRIVER_OPTIONS, "").split()]
             new = skein.Security.new_credentials()
@@ -164,20 +168,53 @@ def attempt_of(yarn_id: str) -> int:
 
 
 @contextmanager
-def _driver_environment(folder: Path) -> Iterator[None]:
-    """What skein's driver finds in this process's environment when it is started."""
+def _ended_if_silent(pid_file: Path) -> Iterator[None]:
+    """Raises TimeoutError: the driver did not begin to answer in time. Skein waits for as long as its process lives."""
+    silent = threading.Event()
+
+    def end() -> None:
+        with suppress(OSError, ValueError):  # it has ended meanwhile, or not begun
+            os.kill(int(pid_file.read_text()), signal.SIGKILL)
+            silent.set()
+
+    limit = delayed("skein-driver-limit", DRIVER_START_S, end)
+    limit.start()
+    try:
+        yield
+    except Exception as error:
+        if not silent.is_set():
+            raise
+        raise TimeoutError(
+            f"its driver, a Java process, did not answer for {DRIVER_START_S:g} s and was ended; see whether this "
+            "machine is overloaded, and submit again"
+        ) from error
+    finally:
+        limit.cancel()
+
+
+@contextmanager
+def _driver_environment(folder: Path) -> Iterator[Path]:
+    """What skein's driver finds in this process's environment when it is started; the file that has its process then,
+    of which skein says nothing while it waits for it."""
     commands = folder / "bin"
     private_directory(commands)
     classpath = ":".join(map(str, [jvm.configuration_directory(), *jvm.client_jars()]))
     yarn = commands / "yarn"
     yarn.write_text(f"#!/bin/sh\n# Made by Scribengin, for `yarn classpath --glob`.\necho {shlex.quote(classpath)}\n")
     yarn.chmod(0o700)
-    wanted = {"PATH": f"{commands}:{os.environ.get('PATH', os.defpath)}", "JAVA_HOME": str(find_java().home)}
+    pid_file, java = folder / "driver.pid", commands / "java"
     with _environment:
+        found = find_java()
+        java.write_text(
+            f"#!/bin/sh\n# Made by Scribengin, for skein's driver.\nset -C\necho $$ >{shlex.quote(str(pid_file))}\n"
+            f'JAVA_HOME={shlex.quote(str(found.home))} exec {shlex.quote(str(found.executable))} "$@"\n'
+        )
+        java.chmod(0o700)
+        wanted = {"PATH": f"{commands}:{os.environ.get('PATH', os.defpath)}", "JAVA_HOME": str(folder)}
         before = {name: os.environ.get(name) for name in wanted}
         os.environ.update(wanted)
         try:
-            yield
+            yield pid_file
         finally:
             for name, value in before.items():
                 if value is None:

@@ -34,6 +34,8 @@ _REPLACED_AT = 0.5
 quarter that is left others start, one after the other."""
 _RETRY_S = 60.0
 _PAUSE_S_MIN = 0.5
+_PAUSE_S_MAX = 3600.0
+"""Those who end tokens have another clock than we, and ours may be set back."""
 _MASTERS_OWN = "YARN_AM_RM_TOKEN"
 _SECURITY = "org.apache.hadoop.security."
 _USERS = f"{_SECURITY}UserGroupInformation"
@@ -119,9 +121,10 @@ def serialised(found: Any) -> Any:
 class TokenRenewal:
     """What a master gives the containers it starts. Thread-safe.
 
-    With a keytab: tokens of its own, renewed when three quarters of their time are over, and new ones in the first
-    quarter of their life. Containers that run keep theirs, which are renewed as long as that goes: at `age_max_ms` they
-    are to be replaced. Without one: the tokens that the master was started with, which the ResourceManager renews.
+    With a keytab: tokens of its own, renewed when three quarters of their time are over, and each hour, and new ones in
+    the first quarter of their life. Containers that run keep theirs, which are renewed as long as that goes: at
+    `age_max_ms` they are to be replaced. Without one: the tokens that the master was started with, which the
+    ResourceManager renews.
     Without Kerberos: none.
     """
 
@@ -211,7 +214,8 @@ class TokenRenewal:
             self._sets = alive
             self._age_max_ms = int(min(lives_ms) * _REPLACED_AT) if lives_ms else None
         due_ms = min(ends_ms[id(alive[-1])] or 0, _grows_old_ms(alive[-1]))
-        self._pause_s = max(_PAUSE_S_MIN, (due_ms - self._clock.now_ms()) / 1000 * _RENEWED_AT)
+        left_s = (due_ms - self._clock.now_ms()) / 1000
+        self._pause_s = min(_PAUSE_S_MAX, max(_PAUSE_S_MIN, left_s * _RENEWED_AT))
 
     def _renewed_until_ms(self, tokens: Any) -> int | None:
         """Until when these tokens are good; None where one is at the end of its life."""

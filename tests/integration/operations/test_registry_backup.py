@@ -18,6 +18,7 @@ from scribengin.operations.registry.backup import back_up, restore
 from scribengin.testing.log_samples import payloads_read
 from scribengin_registry.client import REQUEST_BYTES_MAX, limits
 from scribengin_registry.contract import Node, Registry
+from scribengin_registry.opening import RESTORING
 from tests.integration.cli_runner import CommandLine
 
 LOG = "flüge/0"
@@ -50,6 +51,7 @@ def test_a_restored_registry_is_what_it_was_and_logs_take_back_what_came_after(
 ) -> None:
     file = tmp_path / "backup.gz"
     registry.create("/odd/ü", bytes(range(256)), parents=True)
+    registry.set("/", b"of the root")
     before = write(namespace, bytes(range(256)), b"", "Grüße".encode())
     wanted = nodes(registry)
     assert f"{len(wanted)} nodes" in line("registry", "backup", str(file)).out
@@ -155,3 +157,18 @@ def test_a_file_that_is_no_whole_backup_restores_nothing(registry: Registry, tmp
         restore(registry, tmp_path / "absent", replace=True)
     with pytest.raises(ConfigInvalid):
         back_up(registry, tmp_path / "no" / "such" / "directory")
+
+
+def test_nobody_but_restore_opens_a_registry_that_is_half_restored(
+    line: CommandLine, registry: Registry, tmp_path: Path
+) -> None:
+    file = tmp_path / "backup.gz"
+    assert line("registry", "backup", str(file)).code == 0
+    registry.create(RESTORING)  # as a restore that was killed leaves it
+    for command in (["list"], ["revive"], ["log", "list"], ["registry", "backup", str(tmp_path / "half")]):
+        refused = line(*command)
+        assert refused.code == 1
+        assert "registry restore FILE --replace" in refused.err
+    assert line("registry", "restore", str(file), "--replace").code == 0
+    assert line("log", "list").code == 0
+    assert registry.find(RESTORING) is None

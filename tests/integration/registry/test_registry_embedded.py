@@ -204,6 +204,22 @@ def test_why_a_port_cannot_be_had_is_told(tmp_path: Path, java_says: str, said: 
         EmbeddedZooKeeper(tmp_path / "zookeeper", java=JavaRuntime(tmp_path, refused, 17), port=81).start()
 
 
+@pytest.mark.parametrize("java_says", ["No space left on device", "Disk quota exceeded"])
+def test_a_server_whose_disk_is_full_asks_for_room_and_not_for_its_data_to_be_moved_away(
+    tmp_path: Path, java_says: str
+) -> None:
+    """A program in Java's place says it, with what Java says around it."""
+    full = tmp_path / "java"
+    full.write_text(f"#!/bin/sh\necho 'java.io.IOException: {java_says}'\nseq 2000\nexit 1\n")
+    full.chmod(0o755)
+    with pytest.raises(ServerFailed) as raised:
+        EmbeddedZooKeeper(tmp_path / "zookeeper", java=JavaRuntime(tmp_path, full, 17)).start()
+    assert str(raised.value) == (
+        f"the embedded ZooKeeper cannot start, for the disk of {tmp_path / 'zookeeper'} is full ({java_says}): make "
+        "room there, then start it again; it goes on with all that was written"
+    )
+
+
 def test_a_server_whose_data_is_damaged_says_so_and_how_to_go_on(server: EmbeddedZooKeeper) -> None:
     with server.start(), connect(server.hosts) as registry:
         registry.create("/a")

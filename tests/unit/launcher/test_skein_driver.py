@@ -12,6 +12,7 @@ import pytest
 
 from scribengin.errors import LauncherError
 from scribengin.launcher.skein import client
+from scribengin_registry.java.runtime import JavaRuntime
 
 skein = client._skein()  # newer Pythons miss something that it imports
 HANGS = "import sys, threading; print('up', flush=True); threading.Event().wait()"
@@ -82,3 +83,18 @@ def test_a_driver_that_does_not_answer_is_ended_and_said_to_be_silent(
         assert driver.process.poll() is not None
     finally:
         driver.close()
+
+
+def test_a_java_that_hangs_before_skein_has_heard_of_it_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\nexec cat\n")  # to the end of what it is told, which does not come
+    java.chmod(0o700)
+    monkeypatch.setattr(client, "find_java", lambda: JavaRuntime(tmp_path / "home", java, 17))
+    monkeypatch.setattr(client, "DRIVER_START_S", 0.5)
+    with pytest.raises(
+        LauncherError, match=r"flow': its driver, a Java process, did not answer for 0.5 s and was ended"
+    ):
+        client.submit(SPEC, tmp_path)

@@ -100,12 +100,17 @@ NamesArgument = Annotated[
 
 @contextmanager
 def connected(
-    hosts: str | None, *, checked: bool = True, user_wanted: bool = False, screen: bool = False
+    hosts: str | None,
+    *,
+    checked: bool = True,
+    user_wanted: bool = False,
+    screen: bool = False,
+    half_restored: bool = False,
 ) -> Iterator[ProtectedRegistry]:
     """A session with the registry at `hosts`; it is `checked` whether others may change anything. With `user_wanted`
     a registry on other machines that is used without a user is refused. It is said when it stops answering, unless
-    there is a `screen` that nobody else may write on.
-    Raises ConfigInvalid (none was given), RegistryUnreachable."""
+    there is a `screen` that nobody else may write on. One that is `half_restored` is refused where nobody asks for it.
+    Raises ConfigInvalid (none was given), RegistryUnreachable, RestoreUnfinished."""
     from scribengin.base.process.openness import refuse_nobodys
     from scribengin.errors import ConfigInvalid
     from scribengin_registry.errors import RegistryError
@@ -120,7 +125,7 @@ def connected(
         )
     try:
         with said_if_slow(f"waiting for the registry at {hosts.strip()}"):
-            registry = connect(hosts.strip(), connect_timeout_s=_CONNECT_TIMEOUT_S)
+            registry = connect(hosts.strip(), connect_timeout_s=_CONNECT_TIMEOUT_S, half_restored=half_restored)
     except RegistryError as error:
         if type(error) is RegistryError:  # not a server's answer: the address makes no sense
             raise ConfigInvalid(str(error)) from error

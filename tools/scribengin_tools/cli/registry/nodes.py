@@ -123,11 +123,12 @@ def restore(
 ) -> None:
     """Make the registry what it was when a backup was written.
 
-    Nobody may be connected. Afterwards, `log verify --all` of each namespace tells what logs hold that the backup does
-    not know, and `log recover` takes it back."""
+    Nobody may be connected, and nobody can connect until it is done. One that was cut short is done again with
+    --replace. Afterwards, `log verify --all` of each namespace tells what logs hold that the backup does not know, and
+    `log recover` takes it back."""
     from scribengin.operations.registry.backup import restore as restored
 
-    with connected(registry) as session:
+    with connected(registry, half_restored=True) as session:
         count = restored(session, file, replace=replace)
     print(f"{many(count, 'node')} restored to {session.hosts}: now `scribengin log verify --all` in each namespace")
 
