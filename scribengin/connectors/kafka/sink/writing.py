@@ -50,7 +50,7 @@ class TransactionalWriter(SinkStreamWriter):
         records = self._target.outgoing(batch)
         if not records.values:
             return
-        self._transaction.begin()
+        self._transaction.begin(self._target.now.topic)
         try:
             with failpoint("kafka.produce"):
                 hand_over(self._transaction.producer, self._target.now, records)
