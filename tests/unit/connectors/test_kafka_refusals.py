@@ -70,6 +70,11 @@ def guarded(memory_registry: Registry) -> Iterator[Guarded]:
         yield Guarded(kafka, sink)
 
 
+def take_over(owner: KafkaTransaction) -> None:
+    owner.recover()
+    owner.establish(Decision(coordinator=owner.name, epoch=1, round=0))
+
+
 def expect_named(error: ScribenginError, owner: KafkaTransaction) -> None:
     assert f" (transaction and group {owner.name}, topic out): " in str(error)
     assert str(error).endswith("; correct the source's or sink's `client` settings, or what the cluster permits")
@@ -90,8 +95,7 @@ def test_what_is_refused_in_a_round_is_named_and_done_again(
     guarded: Guarded, act: str, code: int, raised: type[ScribenginError]
 ) -> None:
     with closing(guarded.owner()) as owner:
-        owner.recover()
-        owner.establish(Decision(coordinator=owner.name, epoch=1, round=0))
+        take_over(owner)
         guarded.refuse(act, code)
         with pytest.raises(raised) as refused:
             guarded.round(owner)
@@ -118,8 +122,7 @@ def test_what_is_refused_to_who_takes_over_is_named(guarded: Guarded, act: str, 
     guarded.refuse(act, code)
     with closing(guarded.owner()) as owner:
         with pytest.raises(ConfigInvalid) as refused:
-            owner.recover()
-            owner.establish(Decision(coordinator=owner.name, epoch=1, round=0))
+            take_over(owner)
         expect_named(refused.value, owner)
 
 

@@ -50,6 +50,17 @@ _REFUSED = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+_HAS_MEMBERS = frozenset(
+    {
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.NON_EMPTY_GROUP,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+    }
+)
+"""What brokers say to who moves a group's offsets while consumers are in it."""
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 _PASSING = frozenset(
     {
@@ -229,10 +240,20 @@ class KafkaControl:
         try:
             committed = future.result()
         except KafkaException as error:
-            raise self._engine_error(error, f"committing offsets of group {group}") from None
+            raise self._unmoved(group, error) from None
         failed = next((p.error for p in committed.topic_partitions if p.error is not None), None)
         if failed is not None:
-            raise engine_error(failed, self.bootstrap, f"committing offsets of group {group}")
+            raise self._unmoved(group, KafkaException(failed))
+
+    def _unmoved(self, group: str, error: KafkaException) -> ScribenginError:
+        """Why a group shows other offsets than it was to."""
+        code, said = error.args[0].code(), error.args[0].str()
+        text = f"Kafka at {self.bootstrap}, committing offsets of group {group}: {said}"
+        if code in _HAS_MEMBERS:
+            return DataflowError(f"{text}; it has members of its own: name another `group`, or `mirror_offsets: false`")
+        if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return ConfigInvalid(f"{text}; permit Read of it, name another `group`, or `mirror_offsets: false`")
+        return self._engine_error(error, f"committing offsets of group {group}")
 
     def _engine_error(self, error: KafkaException, doing: str) -> ScribenginError:
         self._admin.poll(0)
