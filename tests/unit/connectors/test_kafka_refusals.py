@@ -130,3 +130,25 @@ def test_a_topic_that_may_not_be_seen_may_be_there(guarded: Guarded) -> None:
     guarded.kafka.delete("out")
     with pytest.raises(ConfigInvalid, match=r"no topic out .*or permit the sink's user to see it$"):
         guarded.owner()
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_sink_whose_brokers_are_another_cluster_now_is_refused(memory_registry: Registry, guarantee: str) -> None:
+    """What it has written, and the decisions of its rounds, are in the one that it was made for."""
+    environment = Environment(registry=memory_registry, dataflow="flow", nodes=STREAM_NODES)
+    here, there = MemoryKafka("here:1"), MemoryKafka("there:1")
+    with here.serving(), there.serving():
+        for kafka in (here, there):
+            kafka.create("out")
+        sinks = [
+            open_sink("out", KafkaSinkConfig.parse({**value, "topic": "out"}, source="a test"), environment)
+            for value in ({"kind": "kafka", "bootstrap": at, "guarantee": guarantee} for at in ("here:1", "there:1"))
+        ]
+        (stream,) = sinks[0].streams(1)
+        sinks[0].create([stream])
+        said = r"^sink 'out': the brokers at there:1 are the cluster .*, and its tasks write to .*; correct"
+        if guarantee == "exactly_once":
+            with pytest.raises(ConfigInvalid, match=said):
+                sinks[1].open_coordinator(stream, "task-0")
+        with pytest.raises(ConfigInvalid, match=said):
+            sinks[1].open_writer(stream, Attempt("owner", 1, "/commit-log", None))
