@@ -91,7 +91,11 @@ _PASSING = frozenset(
 
 
 class Troubles:
-    """What a client of librdkafka says by the way, the reason behind a request that timed out among it."""
+    """What a client of librdkafka says by the way, the reason behind a request that timed out among it.
+
+    Whoever is answered takes it, too: of what was said before that, nothing explains what fails hours later. A refusal
+    that had passed would end a task whose brokers are only away.
+    """
 
     def __init__(self) -> None:
         self._last: KafkaError | None = None
@@ -181,7 +185,7 @@ class KafkaControl:
             metadata = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
             raise self._engine_error(error, doing) from None
-        self._mute_since_s = None
+        self._answered()
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
 
     def topic_ids(self, topics: Collection[str]) -> Mapping[str, Answer]:
@@ -211,6 +215,8 @@ class KafkaControl:
                 self._mute_since_s = None
             except KafkaException as error:
                 found[partition] = self._engine_error(error, f"asking for the offsets of {partition[0]}/{partition[1]}")
+        if not any(isinstance(one, ScribenginError) for one in found.values()):
+            self._answered()
         return found
 
     def offset_at(self, partition: Partition, time_ms: int, isolation: str) -> int | None:
@@ -223,15 +229,18 @@ class KafkaControl:
             offset: int = answer.result()
         except KafkaException as error:
             raise self._engine_error(error, f"looking for a time in {partition[0]}/{partition[1]}") from None
+        self._answered()
         return None if offset < 0 else offset
 
     def written(self, partition: Partition) -> int:
         """Where the partition ends, with what open transactions have written. Raises as `ends` says."""
         answer = self.offsets({partition: OffsetSpec.latest()}, "read_uncommitted")[partition]
         try:
-            return int(answer.result())
+            end: int = answer.result()
         except KafkaException as error:
             raise self._engine_error(error, f"looking for the end of {partition[0]}/{partition[1]}") from None
+        self._answered()
+        return end
 
     def commit_group(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Say that a group has read so far. Raises ScribenginError."""
@@ -254,6 +263,11 @@ class KafkaControl:
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return ConfigInvalid(f"{text}; permit Read of it, name another `group`, or `mirror_offsets: false`")
         return self._engine_error(error, f"committing offsets of group {group}")
+
+    def _answered(self) -> None:
+        self._mute_since_s = None
+        self._admin.poll(0)  # else it would tell of long ago when something fails
+        self._troubles.take()
 
     def _engine_error(self, error: KafkaException, doing: str) -> ScribenginError:
         self._admin.poll(0)

@@ -119,10 +119,13 @@ class Topic:
 
     def _asked(self, doing: str, ask: Callable[[], _T]) -> _T:
         try:
-            return ask()
+            answer = ask()
         except KafkaException as error:
             self._admin.poll(0)
             raise engine_error(error.args[0], self._bootstrap, doing, self._troubles.take()) from None
+        self._admin.poll(0)
+        self._troubles.take()
+        return answer
 
     def _answer(self, doing: str, future: Future[Any], *, but: int) -> None:
         try:

@@ -251,6 +251,7 @@ class KafkaTransaction(TransactionCoordinator):
     def _asking(self, doing: str) -> Iterator[None]:
         try:
             yield
+            self._troubles.take()
         except KafkaException as error:
             raise self.failure(error, doing) from None
         except TimeoutError as error:

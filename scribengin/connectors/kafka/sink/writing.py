@@ -128,6 +128,7 @@ class AtLeastOnceWriter(SinkStreamWriter):
                 f"within {REQUEST_TIMEOUT_S:g} s; {which(left, 'it is', 'they are')} written again: "
                 "see whether the brokers run"
             )
+        self._troubles.take()
         return CommitDescriptor(kind=KIND, records=self._records, data={"topic": self._target.now.topic})
 
     def complete_commit(self, committed: CommitDescriptor) -> None:

@@ -232,6 +232,7 @@ class PartitionConsumer:
         more = min(BATCH_RECORDS, end - self._passed) - 1
         messages = [first, *(self._consumer.consume(more, 0) if more > 0 else ())]
         if self._are_records(messages):
+            self._troubles.take()
             self._held = messages
             self._passed = messages[-1].offset() + 1
             return
