@@ -181,8 +181,8 @@ class KafkaSink(Sink):
         facts = self._topic.facts()
         if facts is None:
             raise ConfigInvalid(
-                f"sink '{self._name}': there is no topic {self._config.topic} at {self._config.bootstrap}; make it, "
-                "have it made (`create: {partitions: ..., replication: ...}`), or permit the sink's user to see it"
+                f"sink '{self._name}': there is no topic {self._config.topic} at {self._config.bootstrap}; make it, or "
+                "have it made: `create: {partitions: ..., replication: ...}`; or permit the sink's user to see it"
             )
         return facts
 
