@@ -103,9 +103,7 @@ class MemoryConsumer:
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
-        """Where the partition begins and ends, whatever the isolation. Of one that is gone nothing is known."""
-        if partition.topic not in self._cluster.topics:
-            return OFFSET_INVALID, OFFSET_INVALID
+        """Where the partition begins and ends, whatever the isolation."""
         log = self._cluster.topics[partition.topic].partitions[partition.partition]
         return log.begin, self._cluster.readable((partition.topic, partition.partition), committed=False)
 
