@@ -13,7 +13,8 @@ Which kind an edit is of, each field of the config says itself (`TakesEffect`); 
 | restart | the code: transformation, sql, package; the error    | refused while there are workers, which would not    |
 |         | route, with a sink of its own where there was none;  | agree about it. Taken over when there are none      |
 |         | `errors.action`, which also ends the route;          |                                                     |
-|         | what else a source says                              |                                                     |
+|         | what else a source says; how the brokers of a sink   |                                                     |
+|         | are reached                                          |                                                     |
 | never   | name, launcher, yarn, sinks, which sources there are | refused: other resources are another dataflow       |
 """
 
@@ -68,7 +69,7 @@ def plan_edit(old: DataflowConfig, new: DataflowConfig, *, running: bool) -> Edi
     for path, _, _ in found:
         by_kind.setdefault("restart" if path[:2] == route else kind_of(path), []).append(path)
     refusal = (
-        _moved_route(old, new)
+        _moved_route(old, by_kind.get("never", []))
         or _moved_state(old, new)
         or _divided_state(old, new, running=running)
         or _refusal(by_kind, new.name, running=running)
@@ -133,13 +134,13 @@ def _added_route(old: DataflowConfig, new: DataflowConfig) -> Path | None:
     return ("sinks", sink) if sink is not None and old.errors.sink is None and sink not in old.sinks else None
 
 
-def _moved_route(old: DataflowConfig, new: DataflowConfig) -> str | None:
-    """Why the sink to which bad records go cannot go elsewhere, or away.
+def _moved_route(old: DataflowConfig, never: Collection[Path]) -> str | None:
+    """Why the sink to which bad records go cannot go elsewhere, or away. `never`: the changes that cannot be made.
 
     Tasks have a stream of it: a round that is not complete is brought to its end there, by whoever comes next.
     """
     sink = old.errors.sink
-    if sink is None or new.sinks.get(sink) == old.sinks[sink]:
+    if sink is None or not any(path[:2] == ("sinks", sink) for path in never):
         return None
     return (
         f"sinks.{sink} takes the bad records and stays as it is, for rounds that are not complete may have written "

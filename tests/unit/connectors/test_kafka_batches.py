@@ -50,6 +50,9 @@ class Client:
     def assign(self, _partitions: Sequence[TopicPartition]) -> None:
         """It has one partition only."""
 
+    def unassign(self) -> None:
+        """Nothing is asked for."""
+
     def consume(self, count: int, _timeout_s: float) -> list[Message]:
         if self._slow:
             return []

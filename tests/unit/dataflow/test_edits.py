@@ -244,3 +244,28 @@ def test_a_source_does_not_turn_away_from_what_tasks_read(
     refusal = streams_left(old, new, tasks)
     assert (refusal is None) == (left is None)
     assert left is None or f"sources.in: the dataflow reads {left}, which would not be meant any more" in str(refusal)
+
+
+@pytest.mark.parametrize(
+    "change", [{"bootstrap": "two:9092"}, {"client": {"debug": "all"}}, {"client_file": "/secret"}]
+)
+def test_a_topic_is_reached_in_another_way_by_the_next_workers(change: dict[str, Any]) -> None:
+    """Brokers move, and certificates end: nobody is to begin anew for that."""
+    sink = {**KAFKA, "topic": "out"}
+    old, new = (make_config(sinks={"out": one}) for one in (sink, {**sink, **change}))
+    (name,) = change
+    assert f"sinks.out.{name}" in str(plan_edit(old, new, running=True).refusal)
+    assert "`scribengin restart" in str(plan_edit(old, new, running=True).refusal)
+    assert plan_edit(old, new, running=False).refusal is None
+    moved = make_config(sinks={"out": {**sink, "topic": "elsewhere"}})
+    assert "sinks.out.topic cannot be edited: delete" in str(plan_edit(old, moved, running=False).refusal)
+
+
+def test_the_topic_of_bad_records_is_reached_in_another_way_too() -> None:
+    bad = {**KAFKA, "topic": "bad"}
+    old = make_config(**{**ROUTED, "sinks": {"out": OUT, "bad": bad}})
+    for change, refused in (({"bootstrap": "two:9092"}, False), ({"topic": "worse"}, True)):
+        new = make_config(**{**ROUTED, "sinks": {"out": OUT, "bad": {**bad, **change}}})
+        refusal = plan_edit(old, new, running=False).refusal
+        assert (refusal is not None) == refused
+        assert refusal is None or refusal.startswith("sinks.bad takes the bad records and stays as it is")

@@ -63,8 +63,9 @@ def sinks_page() -> str:
     """Each kind of sink."""
     begin = (
         f"# Sinks\n\n{_MADE} A sink stands in a [descriptor](dataflow.md) as `sinks.<name>`.\n"
-        "What a sink says cannot be edited: another place is another dataflow. An error route may bring\n"
-        "one more sink, and `errors.action: stop` ends it.\n"
+        "What a sink says cannot be edited: another place is another dataflow. How the brokers of Kafka are\n"
+        "reached (`bootstrap`, `client`, `client_file`) can, with `restart`: it is the same cluster then, or the task\n"
+        "says so. An error route may bring one more sink, and `errors.action: stop` ends it.\n"
     )
     return "\n".join([begin, *_kinds(AnySinkConfig, None)])
 

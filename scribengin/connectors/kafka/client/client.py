@@ -50,6 +50,17 @@ _REFUSED = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+_HAS_MEMBERS = frozenset(
+    {
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.NON_EMPTY_GROUP,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+    }
+)
+"""What brokers say to who moves a group's offsets while consumers are in it."""
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 _PASSING = frozenset(
     {
@@ -80,7 +91,11 @@ _PASSING = frozenset(
 
 
 class Troubles:
-    """What a client of librdkafka says by the way, the reason behind a request that timed out among it."""
+    """What a client of librdkafka says by the way, the reason behind a request that timed out among it.
+
+    Whoever is answered takes it, too: of what was said before that, nothing explains what fails hours later. A refusal
+    that had passed would end a task whose brokers are only away.
+    """
 
     def __init__(self) -> None:
         self._last: KafkaError | None = None
@@ -170,7 +185,7 @@ class KafkaControl:
             metadata = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
             raise self._engine_error(error, doing) from None
-        self._mute_since_s = None
+        self._answered()
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
 
     def topic_ids(self, topics: Collection[str]) -> Mapping[str, Answer]:
@@ -200,6 +215,8 @@ class KafkaControl:
                 self._mute_since_s = None
             except KafkaException as error:
                 found[partition] = self._engine_error(error, f"asking for the offsets of {partition[0]}/{partition[1]}")
+        if not any(isinstance(one, ScribenginError) for one in found.values()):
+            self._answered()
         return found
 
     def offset_at(self, partition: Partition, time_ms: int, isolation: str) -> int | None:
@@ -212,15 +229,18 @@ class KafkaControl:
             offset: int = answer.result()
         except KafkaException as error:
             raise self._engine_error(error, f"looking for a time in {partition[0]}/{partition[1]}") from None
+        self._answered()
         return None if offset < 0 else offset
 
     def written(self, partition: Partition) -> int:
         """Where the partition ends, with what open transactions have written. Raises as `ends` says."""
         answer = self.offsets({partition: OffsetSpec.latest()}, "read_uncommitted")[partition]
         try:
-            return int(answer.result())
+            end: int = answer.result()
         except KafkaException as error:
             raise self._engine_error(error, f"looking for the end of {partition[0]}/{partition[1]}") from None
+        self._answered()
+        return end
 
     def commit_group(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Say that a group has read so far. Raises ScribenginError."""
@@ -229,10 +249,25 @@ class KafkaControl:
         try:
             committed = future.result()
         except KafkaException as error:
-            raise self._engine_error(error, f"committing offsets of group {group}") from None
+            raise self._unmoved(group, error) from None
         failed = next((p.error for p in committed.topic_partitions if p.error is not None), None)
         if failed is not None:
-            raise engine_error(failed, self.bootstrap, f"committing offsets of group {group}")
+            raise self._unmoved(group, KafkaException(failed))
+
+    def _unmoved(self, group: str, error: KafkaException) -> ScribenginError:
+        """Why a group shows other offsets than it was to."""
+        code, said = error.args[0].code(), error.args[0].str()
+        text = f"Kafka at {self.bootstrap}, committing offsets of group {group}: {said}"
+        if code in _HAS_MEMBERS:
+            return DataflowError(f"{text}; it has members of its own: name another `group`, or `mirror_offsets: false`")
+        if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return ConfigInvalid(f"{text}; permit Read of it, name another `group`, or `mirror_offsets: false`")
+        return self._engine_error(error, f"committing offsets of group {group}")
+
+    def _answered(self) -> None:
+        self._mute_since_s = None
+        self._admin.poll(0)  # else it would tell of long ago when something fails
+        self._troubles.take()
 
     def _engine_error(self, error: KafkaException, doing: str) -> ScribenginError:
         self._admin.poll(0)

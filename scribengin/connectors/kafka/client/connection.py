@@ -11,11 +11,11 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import field_validator
 
-from scribengin.base.model import Config
+from scribengin.base.model import RESTART, Config
 from scribengin.errors import ConfigInvalid
 from scribengin_registry.references import resolved_all
 
@@ -53,14 +53,15 @@ _BASE: dict[str, ClientValue] = {
 
 
 class KafkaConnectionConfig(Config):
-    """The keys by which sources and sinks alike reach their cluster."""
+    """The keys by which sources and sinks alike reach their cluster. They say nothing of what is there, so they may be
+    edited in a sink, too: brokers get other addresses, and users other passwords."""
 
-    bootstrap: str
+    bootstrap: Annotated[str, RESTART]
     """`host:port` of a broker, or several with commas."""
-    client: dict[str, ClientValue] = {}
+    client: Annotated[dict[str, ClientValue], RESTART] = {}
     """Settings of librdkafka: TLS, SASL, sizes, timeouts. `${env:...}` and `${file:...}` are resolved where a client is
     made."""
-    client_file: str | None = None
+    client_file: Annotated[str | None, RESTART] = None
     """A file of more such settings, a line `key=value` each, on every machine: for what shall not stand in the
     registry, like passwords. Its settings win."""
 

@@ -56,7 +56,7 @@ class KafkaSink(Sink):
     def resource(self) -> str:
         """Raises SystemUnreachable, and ConfigInvalid for a topic that is neither there nor to be made."""
         if self._resource is None:
-            resource = f"kafka:{self._topic.cluster_id()}/{self._config.topic}"
+            resource = self._resource_in(self._topic.cluster_id())
             if self._config.create is None:
                 self._facts()
             self._refuse_forgetful()
@@ -91,7 +91,7 @@ class KafkaSink(Sink):
             descriptor,
             dataflow=self._dataflow,
             task=task,
-            bytes_max=self._facts().bytes_max,
+            bytes_max=self._facts_of(stream).bytes_max,
             clock=self._clock,
         )
 
@@ -150,7 +150,7 @@ class KafkaSink(Sink):
                 patience_s = SYSTEM_CLOCK.monotonic_s() + _MARKERS_S
 
     def _target(self, stream: SinkStreamDescriptor) -> Target:
-        facts, config = self._facts(), self._config
+        facts, config = self._facts_of(stream), self._config
         return Target(
             topic=config.topic,
             partitions=facts.partitions,
@@ -162,12 +162,27 @@ class KafkaSink(Sink):
             ahead_max_ms=facts.ahead_max_ms,
         )
 
+    def _resource_in(self, cluster: str) -> str:
+        return f"kafka:{cluster}/{self._config.topic}"
+
+    def _facts_of(self, stream: SinkStreamDescriptor) -> TopicFacts:
+        """Raises ConfigInvalid where the brokers are another cluster than that of the stream: what was written, and
+        the decisions of its rounds, are there."""
+        facts = self._facts()
+        if stream.resource != self._resource_in(facts.cluster_id):
+            raise ConfigInvalid(
+                f"sink '{self._name}': the brokers at {self._config.bootstrap} are the cluster {facts.cluster_id}, and "
+                f"its tasks write to topic {self._config.topic} of {stream.resource.removeprefix('kafka:')}; correct "
+                "`bootstrap`, or submit another dataflow for that cluster"
+            )
+        return facts
+
     def _facts(self) -> TopicFacts:
         facts = self._topic.facts()
         if facts is None:
             raise ConfigInvalid(
                 f"sink '{self._name}': there is no topic {self._config.topic} at {self._config.bootstrap}; make it, or "
-                "have it made: `create: {partitions: ..., replication: ...}`"
+                "have it made: `create: {partitions: ..., replication: ...}`; or permit the sink's user to see it"
             )
         return facts
 

@@ -38,6 +38,7 @@ class TopicFacts:
     bytes_max: int
     behind_max_ms: int | None = None
     ahead_max_ms: int | None = None
+    cluster_id: str = ""
 
 
 class Topic:
@@ -57,7 +58,8 @@ class Topic:
 
     def facts(self) -> TopicFacts | None:
         """What the topic is like now; None if there is none."""
-        found = self._asked(f"looking for topic {self.name}", self._metadata).topics.get(self.name)
+        cluster = self._asked(f"looking for topic {self.name}", self._metadata)
+        found = cluster.topics.get(self.name)
         if found is None or (found.error is not None and found.error.code() in _UNKNOWN):
             return None
         if found.error is not None:
@@ -66,10 +68,15 @@ class Topic:
         if told is None:
             return None
         bounds = (None, None) if told.get("message.timestamp.type") == "LogAppendTime" else map(told.get, _TIME_BOUNDS)
+        behind_max_ms, ahead_max_ms = (
+            None if bound is None or int(bound) >= _ANY_TIME_MS else int(bound) for bound in bounds
+        )
         return TopicFacts(
             len(found.partitions),
             int(told.get("max.message.bytes", _BYTES_MAX_DEFAULT)),
-            *(None if bound is None or int(bound) >= _ANY_TIME_MS else int(bound) for bound in bounds),
+            behind_max_ms,
+            ahead_max_ms,
+            str(cluster.cluster_id),
         )
 
     def create(self, config: TopicConfig) -> None:
@@ -112,10 +119,13 @@ class Topic:
 
     def _asked(self, doing: str, ask: Callable[[], _T]) -> _T:
         try:
-            return ask()
+            answer = ask()
         except KafkaException as error:
             self._admin.poll(0)
             raise engine_error(error.args[0], self._bootstrap, doing, self._troubles.take()) from None
+        self._admin.poll(0)
+        self._troubles.take()
+        return answer
 
     def _answer(self, doing: str, future: Future[Any], *, but: int) -> None:
         try:

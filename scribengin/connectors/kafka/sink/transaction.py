@@ -104,6 +104,8 @@ class KafkaTransaction(TransactionCoordinator):
         self._bootstrap = config.bootstrap
         self._name = descriptor.group
         self._place = TopicPartition(config.topic, 0)
+        self._topics = {config.topic}
+        """Those that the transaction writes."""
         self._said_by = {"dataflow": dataflow, "task": task}
         self._clock = clock
         self._troubles = Troubles()
@@ -136,7 +138,7 @@ class KafkaTransaction(TransactionCoordinator):
     def recover(self) -> Decision | None:
         with self._asking("fencing the last owner's transaction"), failpoint("kafka.init"):
             _ask(self.producer.init_transactions)
-        with self._asking(f"reading the last decision in group {self._name}"):
+        with self._asking("reading the last decision"):
             found = committed_offset(self._memory, self._place)
         self._last = None if found.offset < 0 else self._decision(found.metadata)
         return self._last
@@ -149,10 +151,12 @@ class KafkaTransaction(TransactionCoordinator):
         self._last = last
         self._last_s = self._clock.monotonic_s()
 
-    def begin(self) -> None:
-        """Open the transaction, unless it is open: for writers, before they produce."""
+    def begin(self, topic: str) -> None:
+        """Open the transaction, unless it is open: for writers, before they produce to that topic."""
         if self._open:
+            self._topics.add(topic)
             return
+        self._topics = {topic}
         if self._last is not None and self._is_old():
             self.establish(self._last)
         with self._asking("beginning a transaction"):
@@ -204,8 +208,10 @@ class KafkaTransaction(TransactionCoordinator):
             )
 
     def failure(self, error: KafkaException, doing: str) -> ScribenginError:
-        """What to raise for an error of the producer."""
-        return failure(error, self._bootstrap, doing, self._troubles)
+        """What to raise for an error of the producer. Which topic or right is meant, the client does not always say."""
+        topics = ", ".join(sorted(self._topics))
+        where = f"transaction and group {self._name}, {which(len(self._topics), 'topic', 'topics')} {topics}"
+        return failure(error, self._bootstrap, f"{doing} ({where})", self._troubles)
 
     def close(self) -> None:
         if self._closed:
@@ -245,6 +251,7 @@ class KafkaTransaction(TransactionCoordinator):
     def _asking(self, doing: str) -> Iterator[None]:
         try:
             yield
+            self._troubles.take()
         except KafkaException as error:
             raise self.failure(error, doing) from None
         except TimeoutError as error:

@@ -50,7 +50,7 @@ class TransactionalWriter(SinkStreamWriter):
         records = self._target.outgoing(batch)
         if not records.values:
             return
-        self._transaction.begin()
+        self._transaction.begin(self._target.now.topic)
         try:
             with failpoint("kafka.produce"):
                 hand_over(self._transaction.producer, self._target.now, records)
@@ -128,6 +128,7 @@ class AtLeastOnceWriter(SinkStreamWriter):
                 f"within {REQUEST_TIMEOUT_S:g} s; {which(left, 'it is', 'they are')} written again: "
                 "see whether the brokers run"
             )
+        self._troubles.take()
         return CommitDescriptor(kind=KIND, records=self._records, data={"topic": self._target.now.topic})
 
     def complete_commit(self, committed: CommitDescriptor) -> None:

@@ -25,6 +25,8 @@ class GroupMirror:
     def __init__(self, cluster: KafkaControl, group: str) -> None:
         self.failures = 0
         """How many requests have failed; what they would have shown is shown by the next."""
+        self._told: type[ScribenginError] | None = None
+        """What is in the way, as it was told."""
         self._cluster = cluster
         self._group = group
         self._pending: dict[Partition, int] = {}
@@ -65,9 +67,11 @@ class GroupMirror:
             return
         try:
             self._cluster.commit_group(self._group, pending)
+            self._told = None
         except ScribenginError as error:
             self.failures += 1
-            if self.failures == 1:
+            if self._told is not type(error):
+                self._told = type(error)
                 _LOG.warning(
                     f"group {self._group} does not show positions (they are safe): {error}",
                     extra=tagged("mirror_failed"),

@@ -13,15 +13,16 @@ import os
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.threads import background, pause, started
 from scribengin.connectors.kafka.client.client import Troubles, engine_error, made
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, connection_key, settings
 from scribengin.connectors.kafka.source.columns import UNREADABLE, to_batch
@@ -37,6 +38,9 @@ READ_TIMEOUT_S = 20.0
 """A range in which nothing moves for so long cannot be read just now."""
 KEPT_MAX = 8
 """Idle consumers of one connection that a process keeps."""
+RESTS_AFTER_S = 1.0
+"""A consumer that nobody has used for so long is put to rest. Until then it fetches ahead, or asks its broker 20 times
+a second for what may come: its wait is short, as the end of a range is waited for by it."""
 _POLL_S = 0.5
 _FULL_MS = 10
 """When a client that has fetched enough looks whether it still has. Its own 1,000 ms are longer than a range takes to
@@ -125,6 +129,7 @@ class KafkaSplit:
         with _TAPS.take(replace(self, end=end, reading=few)) as tap:
             batches = map(self._batch, tap.read(end))  # one at a time: they may be large
             sizes = [(batch.num_rows, batch.nbytes) for batch in batches]
+            tap.rest()
         records = sum(rows for rows, _ in sizes)
         return sum(size for _, size in sizes) // records if records else None
 
@@ -154,6 +159,7 @@ class PartitionConsumer:
         self.at = -1
         """Where the next range has to begin to need no seek."""
         self.of: tuple[str, str, int] | None = None
+        self.idle_since_s = 0.0
 
     def seek(self, split: KafkaSplit) -> None:
         """Stand at the beginning of the split."""
@@ -188,6 +194,15 @@ class PartitionConsumer:
         if messages:
             yield messages
 
+    def rest(self) -> None:
+        """Ask for nothing until the next `seek`. Not by `pause`: what is resumed is fetched up to a second later, what
+        is assigned anew at once."""
+        if self.at >= 0:
+            with suppress(KafkaException):  # it is told to who reads next
+                self._consumer.unassign()
+            self._held = []
+            self.at = -1
+
     def close(self) -> None:
         """The consumer goes."""
         self._consumer.close()
@@ -217,6 +232,7 @@ class PartitionConsumer:
         more = min(BATCH_RECORDS, end - self._passed) - 1
         messages = [first, *(self._consumer.consume(more, 0) if more > 0 else ())]
         if self._are_records(messages):
+            self._troubles.take()
             self._held = messages
             self._passed = messages[-1].offset() + 1
             return
@@ -280,6 +296,9 @@ class Taps:
         self._lock = threading.Lock()
         self._idle: dict[_Connection, list[PartitionConsumer]] = {}
         self._inherited: list[PartitionConsumer] = []
+        self._resting: threading.Thread | None = None
+        self.rests = True
+        """Whether idle ones are put to rest, by a thread of its own."""
         os.register_at_fork(after_in_child=self._forked)
 
     @contextmanager
@@ -316,17 +335,39 @@ class Taps:
         return PartitionConsumer(split)
 
     def _give_back(self, tap: PartitionConsumer, split: KafkaSplit) -> None:
+        tap.idle_since_s = SYSTEM_CLOCK.monotonic_s()
         with self._lock:
             idle = self._idle.setdefault(_connection(split), [])
             idle.append(tap)
             surplus = idle.pop(0) if len(idle) > KEPT_MAX else None
+            if tap.at >= 0 and self._resting is None and self.rests:
+                with suppress(RuntimeError):  # the machine has no thread left: the next one tries again
+                    self._resting = started(background("kafka-rest", self._rest_idle))
         if surplus is not None:
             surplus.close()
+
+    def _rest_idle(self) -> None:
+        """The thread. It ends when nobody is awake any more."""
+        while self._are_awake():
+            pause(RESTS_AFTER_S)
+
+    def _are_awake(self) -> bool:
+        """Some that are idle, once those are at rest that have been for long."""
+        long_ago_s = SYSTEM_CLOCK.monotonic_s() - RESTS_AFTER_S
+        with self._lock:
+            idle = [tap for taps in self._idle.values() for tap in taps]
+            for tap in (tap for tap in idle if tap.idle_since_s <= long_ago_s):
+                tap.rest()
+            awake = any(tap.at >= 0 for tap in idle)
+            if not awake:
+                self._resting = None
+            return awake
 
     def _forked(self) -> None:
         self._inherited += [tap for idle in self._idle.values() for tap in idle]  # to drop them would destroy them
         self._lock = threading.Lock()
         self._idle = {}
+        self._resting = None
 
 
 def _identity(split: KafkaSplit) -> tuple[str, str, int]:
@@ -344,3 +385,13 @@ atexit.register(_TAPS.close)
 def close_idle() -> None:
     """Close the consumers that nobody reads with, when a cluster of their address is another one from now on."""
     _TAPS.close()
+
+
+@contextmanager
+def never_at_rest() -> Iterator[None]:
+    """No thread puts idle consumers to rest while the block lasts: for simulations."""
+    rested, _TAPS.rests = _TAPS.rests, False
+    try:
+        yield
+    finally:
+        _TAPS.rests = rested

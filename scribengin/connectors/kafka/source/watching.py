@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from scribengin.base.threads import background, started
-from scribengin.connectors.kafka.client.client import Partition, Troubles, made
+from scribengin.connectors.kafka.client.client import Partition, Troubles, engine_error, made
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, settings
 from scribengin.connectors.kafka.source.offsets import PartitionWatch
+from scribengin.errors import ConfigInvalid, ScribenginError
 
 BEHIND_MAX = 2000
 """A reader that is so many offsets behind what the watch has seen is not waiting for records."""
@@ -41,12 +42,15 @@ class Watch:
             fetch_wait_max_ms=100,
             fetch_error_backoff_ms=50,
         )
+        self._bootstrap = config.bootstrap
         self._looks = looks
         self._changed = threading.Condition()
         self._waiting: dict[Partition, int] = {}
         """The partitions that are assigned, and how far their readers have got."""
         self._moved: set[Partition] = set()
         """Those whose readers must look for themselves: the watch cannot read them where they stand."""
+        self._refused: dict[Partition, ConfigInvalid] = {}
+        """Those that the brokers do not let it read. A reader would find nothing new there, and wait again at once."""
         self._to_assign: set[Partition] = set()
         self._to_unassign: set[Partition] = set()
         self._thread: threading.Thread | None = None
@@ -54,13 +58,19 @@ class Watch:
         self._troubles = Troubles()
 
     def wait(self, partition: Partition, offset: int, timeout_s: float) -> bool:
-        """Block until something can be read from `offset` on, or the timeout: whether there is (or seems to be)."""
+        """Block until something can be read from `offset` on, or the timeout: whether there is (or seems to be).
+
+        Raises ConfigInvalid.
+        """
         with self._changed:
+            self._refused.pop(partition, None)  # of long ago: it is assigned anew, and told again if it is still so
             if self._looks.known_end(partition) > offset:
                 return True
             self._assign(partition, offset)
             beyond = self._changed.wait_for(lambda: self._stopping or self._is_beyond(partition, offset), timeout_s)
             self._moved.discard(partition)
+            if (refusal := self._refused.pop(partition, None)) is not None:
+                raise refusal
             return beyond and not self._stopping
 
     def drop(self, partition: Partition) -> None:
@@ -107,8 +117,8 @@ class Watch:
                 ends[partition] = message.offset() + 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 ends[partition] = message.offset()
-            elif partition in self._waiting:
-                unreadable.add(partition)  # out of range, or gone: the reader's own look will say what it is
+            else:
+                unreadable |= self._unreadable(partition, error)
         for partition, end in ends.items():
             if (offset := self._waiting.get(partition)) is None or end <= offset:
                 continue
@@ -119,6 +129,19 @@ class Watch:
         self._moved |= unreadable
         self._unassign(unreadable | behind)
         self._changed.notify_all()
+
+    def _unreadable(self, partition: Partition, error: KafkaError) -> set[Partition]:
+        """Those that an error is about: out of range, or gone, which the reader's own look will say; or refused. What
+        is said of a topic is of no partition, or of -1."""
+        if isinstance(self._told(partition, error), ConfigInvalid):
+            about = {p for p in self._waiting if p[0] == partition[0] and partition[1] in (p[1], -1, None)}
+            told = {p: self._told(p, error) for p in about}
+            self._refused |= {p: refusal for p, refusal in told.items() if isinstance(refusal, ConfigInvalid)}
+            return about
+        return {partition} & self._waiting.keys()
+
+    def _told(self, partition: Partition, error: KafkaError) -> ScribenginError:
+        return engine_error(error, self._bootstrap, f"waiting for records of {partition[0]}/{partition[1]}")
 
     # -- the thread
 

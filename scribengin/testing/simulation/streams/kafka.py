@@ -22,7 +22,7 @@ from scribengin.connectors.contract import Sink, SinkStreamDescriptor, Source
 from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
 from scribengin.connectors.kafka.sink.sink import KafkaSink
 from scribengin.connectors.kafka.source.config import KafkaSourceConfig
-from scribengin.connectors.kafka.source.reading import close_idle
+from scribengin.connectors.kafka.source.reading import close_idle, never_at_rest
 from scribengin.connectors.kafka.source.source import KafkaSource
 from scribengin.testing.memory.kafka import MemoryKafka
 from scribengin.testing.simulation import oracle
@@ -58,6 +58,7 @@ class KafkaInMemory(SinkSystem):
         self.kafka.mark_after_s = lambda _id, _place: next(delays_s)
         self._opened = ExitStack()
         self._opened.callback(close_idle)
+        self._opened.enter_context(never_at_rest())
         self._opened.enter_context(self.kafka.serving())
         topic = {"topic": "out", "partition_by": "stream", "create": {"partitions": 6}}
         value = {"kind": "kafka", "bootstrap": self.kafka.bootstrap, **topic}
