@@ -26,7 +26,7 @@ from scribengin.launcher.contract import tail_of_log
 from scribengin.launcher.skein.spec import MASTER, WORKER
 from scribengin_registry.java.process import wait_or_kill
 from scribengin_registry.java.runtime import find_java
-from scribengin_registry.threads import delayed
+from scribengin_registry.threads import background
 
 ANSWER_S = 10.0
 """So long skein's application master may take to answer."""
@@ -34,6 +34,8 @@ DRIVER_S = 1800.0
 """So long skein's driver may: it brings files to the cluster, and waits a quarter of an hour for a ResourceManager."""
 DRIVER_START_S = 180.0
 """So long it may take to begin to answer: a JVM starts."""
+_AGAIN_S = 1.0
+"""When it is looked for again, if it had not even begun by then."""
 DRIVER_END_S = 10.0
 """So long it may take to end, once nobody wants it."""
 ACTIVE = ("WAITING", "REQUESTED", "RUNNING")
@@ -170,15 +172,18 @@ def attempt_of(yarn_id: str) -> int:
 @contextmanager
 def _ended_if_silent(pid_file: Path) -> Iterator[None]:
     """Raises TimeoutError: the driver did not begin to answer in time. Skein waits for as long as its process lives."""
-    silent = threading.Event()
+    answered, silent = threading.Event(), threading.Event()
 
     def end() -> None:
-        with suppress(OSError, ValueError):  # it has ended meanwhile, or not begun
-            os.kill(int(pid_file.read_text()), signal.SIGKILL)
-            silent.set()
+        wait_s = DRIVER_START_S
+        while not answered.wait(wait_s):
+            with suppress(OSError, ValueError):  # it has ended meanwhile, or not begun: a machine may be that slow
+                os.kill(int(pid_file.read_text()), signal.SIGKILL)
+                silent.set()
+                return
+            wait_s = _AGAIN_S
 
-    limit = delayed("skein-driver-limit", DRIVER_START_S, end)
-    limit.start()
+    background("skein-driver-limit", end).start()
     try:
         yield
     except Exception as error:
@@ -189,7 +194,7 @@ def _ended_if_silent(pid_file: Path) -> Iterator[None]:
             "machine is overloaded, and submit again"
         ) from error
     finally:
-        limit.cancel()
+        answered.set()
 
 
 @contextmanager

@@ -85,16 +85,16 @@ def test_a_driver_that_does_not_answer_is_ended_and_said_to_be_silent(
         driver.close()
 
 
+@pytest.mark.parametrize("begins", ["at once", "behind the first look"])
 def test_a_java_that_hangs_before_skein_has_heard_of_it_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: str
 ) -> None:
     java = tmp_path / "home" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\nexec cat\n")  # to the end of what it is told, which does not come
     java.chmod(0o700)
     monkeypatch.setattr(client, "find_java", lambda: JavaRuntime(tmp_path / "home", java, 17))
-    monkeypatch.setattr(client, "DRIVER_START_S", 0.5)
-    with pytest.raises(
-        LauncherError, match=r"flow': its driver, a Java process, did not answer for 0.5 s and was ended"
-    ):
+    monkeypatch.setattr(client, "DRIVER_START_S", 0.0 if begins == "behind the first look" else 0.5)
+    monkeypatch.setattr(client, "_AGAIN_S", 0.05)
+    with pytest.raises(LauncherError, match=r"flow': its driver, a Java process, did not answer for .* and was ended"):
         client.submit(SPEC, tmp_path)
