@@ -75,9 +75,7 @@ ScribenginError
 
 from __future__ import annotations
 
-import errno
-
-from scribengin_registry.errors import RegistryError, ScribenginError
+from scribengin_registry.errors import NO_ROOM, RegistryError, ScribenginError
 
 
 class ConfigError(ScribenginError):
@@ -466,7 +464,7 @@ def is_full(error: BaseException) -> bool:
     """Whether a full disk or quota is behind an error."""
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, OutOfRoom) or (isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT)):
+        if isinstance(seen, OutOfRoom) or (isinstance(seen, OSError) and seen.errno in NO_ROOM):
             return True
         seen = seen.__cause__
     return False

@@ -16,7 +16,7 @@ from tests.servers.cold import cold_log, unmaintained
 from tests.servers.hadoop import first_node, hdfs, own_hdfs, own_yarn, yarn
 from tests.servers.jvms import start_jvms_lightly, start_servers_lightly
 from tests.servers.kafka import kafka, kafka_brokers, own_kafka
-from tests.servers.memory import SERVED_STORES, log_place, memory_registry, no_thread_of_a_session_left
+from tests.servers.memory import SERVED_STORES, ensemble, log_place, memory_registry, no_thread_of_a_session_left
 from tests.servers.provider import (
     provider,
     pytest_addoption,
@@ -32,6 +32,7 @@ __all__ = [
     "browser",
     "cleaner",
     "cold_log",
+    "ensemble",
     "first_node",
     "hdfs",
     "kafka",

@@ -6,7 +6,6 @@ lock on its own log file for as long as it lives.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import secrets
@@ -17,7 +16,7 @@ from types import TracebackType
 from typing import IO
 
 from scribengin_registry.client.deadline import Deadline
-from scribengin_registry.errors import ServerFailed
+from scribengin_registry.errors import NO_ROOM, ServerFailed
 from scribengin_registry.java.jars import pyspark_jars
 from scribengin_registry.java.process import LOOPBACK, WatchedProcess, free_port, server_port, tail_of
 from scribengin_registry.java.runtime import JavaRuntime, find_java
@@ -50,7 +49,7 @@ _MARK = "maxClientCnxns"
 _PORTS_TRIED_MAX = 5
 _POLL_S = 0.02
 _STOP_TIMEOUT_S = 10.0
-_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
+_FULL = tuple(map(os.strerror, NO_ROOM))
 _FULL_BYTES = 1 << 20
 _LIVES_S = 5.0
 """A server that answers for so long does not end with an owner that was killed."""
@@ -111,7 +110,7 @@ class EmbeddedZooKeeper:
             self._start(self._java or find_java(), Deadline(self._start_timeout_s))
         except OSError as error:
             self.stop()
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in NO_ROOM:
                 raise self._has_no_room(os.strerror(error.errno)) from error
             raise ServerFailed(
                 f"the embedded ZooKeeper cannot use {self.data_dir} ({error}): check the path"

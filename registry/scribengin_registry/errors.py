@@ -21,6 +21,11 @@
 
 from __future__ import annotations
 
+import errno
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says where a disk or a quota is full."""
+
 
 class ScribenginError(Exception):
     """Anything that Scribengin raises on purpose. `exit_code` is what a command line ends with."""

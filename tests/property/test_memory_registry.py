@@ -112,12 +112,6 @@ def _events(side: Side) -> list[tuple[int, str, str]]:
 
 
 @pytest.fixture
-def ensemble() -> MemoryEnsemble:
-    """Servers of one test."""
-    return MemoryEnsemble()
-
-
-@pytest.fixture
 def session(ensemble: MemoryEnsemble) -> Iterator[MemoryRegistry]:
     """A session with them, which gives up soon."""
     with ensemble.connect(session_timeout_s=0.1) as opened:

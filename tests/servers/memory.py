@@ -26,9 +26,15 @@ from tests.servers.read_by_proxy import ReadByProxy
 
 
 @pytest.fixture
-def memory_registry() -> Iterator[MemoryRegistry]:
-    """A session of an ensemble of its own."""
-    with MemoryEnsemble().connect() as session:
+def ensemble() -> MemoryEnsemble:
+    """A registry of the test's own."""
+    return MemoryEnsemble()
+
+
+@pytest.fixture
+def memory_registry(ensemble: MemoryEnsemble) -> Iterator[MemoryRegistry]:
+    """A session of it."""
+    with ensemble.connect() as session:
         yield session
 
 

@@ -107,11 +107,12 @@ def _changes(there: _There, saved: Iterable[Saved]) -> list[Operation]:
 
 def _look(registry: Registry, *, replace: bool) -> _There:
     """Raises ConfigInvalid: somebody is connected, or there are nodes and not `replace`."""
+    there, finds = _There([], []), True
     mark = registry.find(RESTORING)
-    begun = mark is not None and not mark.owner_session  # then what looks like a store may be half restored
-    there = _There([], list(json.loads(mark.data or b"[]")) if begun and mark is not None else [])
+    if mark is not None and not mark.owner_session:  # one was begun: what looks like a store may be half restored
+        there.stores, finds = json.loads(mark.data or b"[]"), False
     ours = {(path, registry.session_id) for path in _MARKS}
-    for path, owner in _paths(registry, "/", there.stores, finds=not begun):
+    for path, owner in _paths(registry, "/", there.stores, finds=finds):
         if owner and (path, owner) not in ours:
             raise ConfigInvalid(
                 f"{path} belongs to a process that is connected: stop dataflows, masters, writers and readers first"

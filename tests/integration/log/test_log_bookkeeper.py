@@ -21,19 +21,6 @@ from tests.stalls import expect_output
 LOG = "flights/0"
 
 
-@pytest.fixture
-def ensemble() -> MemoryEnsemble:
-    """The registry of one test."""
-    return MemoryEnsemble()
-
-
-@pytest.fixture
-def memory_registry(ensemble: MemoryEnsemble) -> Iterator[MemoryRegistry]:
-    """A session of it."""
-    with ensemble.connect() as session:
-        yield session
-
-
 @pytest.fixture(scope="module")
 def bookies(bookkeeper: BookKeeperServers) -> Iterator[BookKeeperServers]:
     """Those of the run: no other test uses them meanwhile, and whom a test kills is there again behind these tests."""

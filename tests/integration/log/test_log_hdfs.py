@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,19 +17,6 @@ from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from tests.dying import Died, Stopped, die, stop_here
 
 LOG = "flights/0"
-
-
-@pytest.fixture
-def ensemble() -> MemoryEnsemble:
-    """The registry of one test."""
-    return MemoryEnsemble()
-
-
-@pytest.fixture
-def memory_registry(ensemble: MemoryEnsemble) -> Iterator[MemoryRegistry]:
-    """A session of it."""
-    with ensemble.connect() as session:
-        yield session
 
 
 @pytest.fixture

@@ -20,15 +20,9 @@ from scribengin_registry.client import REQUEST_BYTES_MAX, limits
 from scribengin_registry.contract import Node, Registry
 from scribengin_registry.opening import RESTORING
 from tests.integration.cli_runner import CommandLine
+from tests.registry_copies import nodes
 
 LOG = "flüge/0"
-
-
-def nodes(registry: Registry, path: str = "/") -> dict[str, bytes]:
-    found = {path: registry.get(path).data}
-    for child in registry.children(path):
-        found |= nodes(registry, f"{path.rstrip('/')}/{child}")
-    return found
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,14 +25,8 @@ STOPS = [f"{name}:{side}" for name in failpoint_names("log.copy_") for side in (
 
 
 @pytest.fixture
-def ensemble() -> MemoryEnsemble:
-    return MemoryEnsemble()
-
-
-@pytest.fixture
-def registry(ensemble: MemoryEnsemble) -> Iterator[MemoryRegistry]:
-    with ensemble.connect() as session:
-        yield session
+def registry(memory_registry: MemoryRegistry) -> MemoryRegistry:
+    return memory_registry
 
 
 @pytest.fixture

@@ -8,17 +8,10 @@ import pytest
 
 from scribengin.operations.registry.backup import back_up, restore
 from scribengin.testing.memory.registry import MemoryEnsemble
-from scribengin_registry.contract import Registry
+from tests.registry_copies import nodes
 
 LEDGER = "/ledgers/00/0000/L0007"
 SEGMENT = "/bk/flights/logs/x/segments/1-1"
-
-
-def nodes(registry: Registry, path: str = "/") -> dict[str, bytes]:
-    found = {path: registry.get(path).data}
-    for child in registry.children(path):
-        found |= nodes(registry, f"{path.rstrip('/')}/{child}")
-    return found
 
 
 @pytest.fixture

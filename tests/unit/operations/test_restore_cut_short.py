@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,14 +17,8 @@ from scribengin_registry.opening import RESTORING, refuse_half_restored
 
 
 @pytest.fixture
-def ensemble() -> MemoryEnsemble:
-    return MemoryEnsemble()
-
-
-@pytest.fixture
-def registry(ensemble: MemoryEnsemble) -> Iterator[MemoryRegistry]:
-    with ensemble.connect() as session:
-        yield session
+def registry(memory_registry: MemoryRegistry) -> MemoryRegistry:
+    return memory_registry
 
 
 @pytest.fixture

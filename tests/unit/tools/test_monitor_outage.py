@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,14 +63,8 @@ class TimedApp(MonitorApp):
 
 
 @pytest.fixture
-def ensemble() -> MemoryEnsemble:
-    return MemoryEnsemble()
-
-
-@pytest.fixture
-def registry(ensemble: MemoryEnsemble) -> Iterator[MemoryRegistry]:
-    with ensemble.connect() as session:
-        yield session
+def registry(memory_registry: MemoryRegistry) -> MemoryRegistry:
+    return memory_registry
 
 
 def played(app: MonitorApp, play: Callable[[Pilot[None]], Awaitable[None]]) -> None:

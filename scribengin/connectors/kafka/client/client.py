@@ -111,6 +111,11 @@ class Troubles:
         last, self._last = self._last, None
         return last
 
+    def take_from(self, admin: AdminClient) -> KafkaError | None:
+        """As `take`, of a client that tells nothing before it is polled."""
+        admin.poll(0)
+        return self.take()
+
 
 def engine_error(error: KafkaError, bootstrap: str, doing: str, trouble: KafkaError | None = None) -> ScribenginError:
     """What to raise for an error of the client that came up while `doing` something; `trouble` may know more of it."""
@@ -266,12 +271,10 @@ class KafkaControl:
 
     def _answered(self) -> None:
         self._mute_since_s = None
-        self._admin.poll(0)  # else it would tell of long ago when something fails
-        self._troubles.take()
+        self._troubles.take_from(self._admin)  # else it would tell of long ago when something fails
 
     def _engine_error(self, error: KafkaException, doing: str) -> ScribenginError:
-        self._admin.poll(0)
-        known = engine_error(error.args[0], self.bootstrap, doing, self._troubles.take())
+        known = engine_error(error.args[0], self.bootstrap, doing, self._troubles.take_from(self._admin))
         if isinstance(known, SystemUnreachable):
             self._replace_a_mute_client()
         return known

@@ -121,10 +121,8 @@ class Topic:
         try:
             answer = ask()
         except KafkaException as error:
-            self._admin.poll(0)
-            raise engine_error(error.args[0], self._bootstrap, doing, self._troubles.take()) from None
-        self._admin.poll(0)
-        self._troubles.take()
+            raise engine_error(error.args[0], self._bootstrap, doing, self._troubles.take_from(self._admin)) from None
+        self._troubles.take_from(self._admin)
         return answer
 
     def _answer(self, doing: str, future: Future[Any], *, but: int) -> None:
