@@ -15,7 +15,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from tests.limits import Limit
 
 STANDSTILL_MIN_S = 2.0
 _LOOK_S = 0.2
@@ -97,20 +97,6 @@ class Watch:
             self._look()
 
 
-class Limit:
-    """The time that pytest-timeout has just given to a test, by an alarm: which it takes back when the test fails."""
-
-    def __init__(self) -> None:
-        self._handler = signal.getsignal(signal.SIGALRM)
-        self._left_s = signal.getitimer(signal.ITIMER_REAL)[0]
-
-    def begin(self) -> None:
-        """Give it so much time again, from now on. It is taken back with the test's end."""
-        if self._left_s:
-            signal.signal(signal.SIGALRM, self._handler)
-            signal.setitimer(signal.ITIMER_REAL, self._left_s)
-
-
 class Again:
     """The plugin's part in a process that runs tests."""
 
@@ -126,7 +112,7 @@ class Again:
             self._path = item.path
             self._watch.forget()
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        limit = Limit()
+        limit = Limit(item.config)
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         for _ in range(_AGAIN_MAX):
             failed = _failure(reports)
@@ -135,6 +121,7 @@ class Again:
                 break
             item.user_properties.append((_AGAIN, f"{excuse}: {_said(failed)}"))
             reports = self._again(item, nextitem, limit)
+        limit.end()
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
