@@ -376,10 +376,11 @@ class Role(ClosedAtExit):
                 self._count_invalid(error)
 
     def _count_invalid(self, error: Exception) -> None:
-        """Somebody has sent what is none of Dafka's: it is said once, and counted from then on."""
-        self.invalid_frames += 1
-        if self.invalid_frames == 1:
+        """Somebody has sent what is none of Dafka's: it is said once, and counted. Whoever sees the count finds it
+        said."""
+        if not self.invalid_frames:
             _LOG.warning(no_message(f"{self._name} {self.address}", error))
+        self.invalid_frames += 1
 
     def _tell_of_unreached(self, endpoint: str, error: zmq.ZMQError) -> None:
         """A peer cannot be connected to: each kind of reason is said once."""

@@ -122,9 +122,9 @@ class DafkaTower(ClosedAtExit):
                 fingerprint = "" if self._gate is None else fingerprint_in(frames[0])
                 peer = endpoint_of(beacon, str(frames[0].get("Peer-Address")), self._host, fingerprint)
             except FrameInvalid as error:
-                self.invalid_frames += 1
-                if self.invalid_frames == 1:
+                if not self.invalid_frames:
                     _LOG.warning(no_message(f"tower at {self.sub_address}", error))
+                self.invalid_frames += 1  # whoever sees the count finds it said
                 continue
             self._peers.send_multipart(encode_peer(peer))
 

@@ -128,6 +128,19 @@ def test_a_host_that_cannot_be_is_told_by_itself_and_hides_no_bad_message(caplog
     assert len(told("cannot connect to")) == 1
 
 
+def test_who_sees_that_something_was_bad_finds_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as opened:
+        tower = opened.enter_context(DafkaTower(LISTENING))
+        consumer = opened.enter_context(DafkaConsumer(["flights"], config_of(tower)))
+        bad = BadPeer(tower, opened)
+        wait_until(lambda: bad.is_heard(b"Mflights\0"))
+        counted: list[int] = []
+        monkeypatch.setattr(role._LOG, "warning", lambda _said: counted.append(consumer.invalid_frames))
+        bad.send([b"Mflights\0\2"])
+        wait_until(lambda: consumer.invalid_frames == 1)
+        assert counted == [0]
+
+
 @pytest.mark.parametrize("sockets", [None, 20], ids=["as many as it may have", "few"])
 def test_a_producer_among_more_peers_than_it_has_sockets_goes_on_and_reaches_the_others_later(
     sockets: int | None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
