@@ -10,6 +10,7 @@ import pytest
 
 from scribengin.testing.clocks import ManualClock
 from tests.house.tree import ROOT
+from tests.processes import Process
 from tests.running import LONG_S, Told
 
 FAILS = """
@@ -30,7 +31,7 @@ def test_a_failure_is_shown_before_the_run_has_ended(tmp_path: Path) -> None:
     file.write_text(FAILS)
     words = ["-p", "tests.running", "-c", "/dev/null", f"--rootdir={tmp_path}", "-n", "1", "--dist", "loadfile"]
     command = [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider", str(file)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+    with Process(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
         try:
             assert run.stdout is not None
             said = []

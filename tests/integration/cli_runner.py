@@ -16,6 +16,7 @@ from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin_registry.contract import Registry
 from scribengin_tools.cli import main as cli
 from scribengin_tools.rendering.text import SILENT_VARIABLE
+from tests.processes import Process
 
 
 def quiet_config(*, session_timeout_s: float) -> DataflowConfig:
@@ -66,10 +67,10 @@ class CommandLine:
         assert done.code == 0, done.err
         return done
 
-    def process(self, *line: str, **options: Any) -> subprocess.Popen[str]:
+    def process(self, *line: str, **options: Any) -> Process[str]:
         """Start a command as a process, whose pipes are buffered, as a user's are."""
         usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-        return subprocess.Popen(
+        return Process(
             command(line),
             env={**usual, "SCRIBENGIN_REGISTRY": self.hosts},
             stdout=subprocess.PIPE,

@@ -21,6 +21,7 @@ from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
 from tests.house.pages import OUTPUT, Block, blocks_of
 from tests.house.tree import ROOT
+from tests.processes import Process
 
 ADDRESS = "127.0.0.1:2181"
 """What pages say the sandbox prints. Where that port is taken, the sandbox prints another one."""
@@ -177,7 +178,7 @@ def terminal_in(directory: Path) -> Iterator[Terminal]:
 def sandbox_of(terminal: Terminal) -> Iterator[subprocess.Popen[str]]:
     """The first terminal of the README; the address that it prints goes to `terminal`."""
     (block,) = [block for block in blocks_of("README.md") if block.title == FIRST_TERMINAL]
-    with subprocess.Popen(
+    with Process(
         ["bash", "-euo", "pipefail", "-c", block.text],
         cwd=terminal.directory,
         env=terminal.environment,

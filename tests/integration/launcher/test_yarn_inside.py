@@ -15,6 +15,7 @@ import pytest
 from scribengin.launcher.local.output import OUTPUT_BYTES_MAX, output_files
 from scribengin.launcher.local.processes import start_token
 from scribengin.testing.waiting import wait_until
+from tests.processes import Process
 
 FAMILY = """
 import os, pathlib, subprocess, sys, threading
@@ -36,7 +37,7 @@ def test_nothing_outlives_it(tmp_path: Path, end: signal.Signals) -> None:
     told = tmp_path / "pids"
     words = [*INSIDE, "256", sys.executable, "-c", FAMILY, str(told)]
     container = f"container-of-{tmp_path.name}"
-    with subprocess.Popen(words, env={**os.environ, "CONTAINER_ID": container}, start_new_session=True) as inside:
+    with Process(words, env={**os.environ, "CONTAINER_ID": container}, start_new_session=True) as inside:
         wait_until(told.exists, what="the program and its child")
         program, away = map(int, told.read_text().split())
         (sweeper,) = {child.pid for child in psutil.Process(inside.pid).children()} - {program}

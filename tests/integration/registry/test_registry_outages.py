@@ -19,6 +19,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Create, Registry, SessionState, Set, WatchEvent
 from scribengin_registry.errors import OutcomeUnknown, RegistryError, RegistryUnreachable, SessionLost
 from scribengin_registry.opening import connect
+from tests.processes import Process
 
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
 TIMEOUT_S = 60.0
@@ -261,7 +262,7 @@ def test_a_process_that_stood_still_does_not_say_that_nobody_answered(registry_h
     address, _, chroot = registry_hosts.partition("/")
     with ChaosProxy(address) as proxy:
         words = [sys.executable, "-c", READER, f"{proxy.address}/{chroot}"]
-        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        with Process(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
             try:
                 assert reader.stdin is not None
                 assert reader.stdout is not None

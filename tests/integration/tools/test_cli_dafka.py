@@ -17,6 +17,7 @@ import pytest
 
 from scribengin.dafka import DafkaConfig, DafkaProducer
 from tests.integration.cli_runner import CommandLine, command
+from tests.processes import Process
 
 PRODUCERS = 40
 """More than a store has threads for all else."""
@@ -48,7 +49,7 @@ def towers() -> Iterator[tuple[str, ...]]:
     """Options of who uses the tower of all tests: it keeps nothing, and asks no registry."""
     tower = command(["dafka", "tower", *ANY_PORT])
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(tower, text=True, **piped) as process, told_to_end(process) as addresses:
+    with Process(tower, text=True, **piped) as process, told_to_end(process) as addresses:
         sub, pub = addresses.split()
         yield "--sub", sub, "--pub", pub
 

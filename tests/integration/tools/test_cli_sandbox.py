@@ -24,6 +24,7 @@ from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NotAuthorised
 from scribengin_registry.opening import AUTH_VARIABLE, connect
 from tests.integration.cli_runner import CommandLine, command
+from tests.processes import Process
 
 CONFIG = DataflowConfig.model_validate(
     {
@@ -40,7 +41,7 @@ def sandbox(*options: str, home: Path) -> Iterator[tuple[subprocess.Popen[str], 
     """A running sandbox, and the address that it prints. While it runs, what it prints is exported."""
     environment = {**os.environ, "SCRIBENGIN_HOME": str(home)}
     line = command(["sandbox", *options])
-    with subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with Process(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             printed = ""

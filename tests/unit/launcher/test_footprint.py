@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from scribengin.launcher.local.processes import Footprint, Group
+from tests.processes import Process
 
 MIB = 1 << 20
 LARGE_MIB = 200
@@ -22,9 +23,7 @@ FORKS = LARGE + "import os, signal\nfor _ in sys.stdin: pid = os.fork(); pid or 
 def process() -> Iterator[subprocess.Popen[str]]:
     """One that holds LARGE_MIB, and forks another for each line that it is given: which shares all of its pages."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [sys.executable, "-c", FORKS], stdin=pipe, stdout=pipe, text=True, start_new_session=True
-    ) as started:
+    with Process([sys.executable, "-c", FORKS], stdin=pipe, stdout=pipe, text=True, start_new_session=True) as started:
         try:
             said(started)
             yield started

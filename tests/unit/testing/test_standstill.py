@@ -10,6 +10,7 @@ import pytest
 
 from scribengin.testing.standstill import await_standstill, standing_still, states
 from scribengin.testing.waiting import wait_until
+from tests.processes import Process
 
 _BUSY = """
 import threading
@@ -25,7 +26,7 @@ threading.Event().wait()
 
 @pytest.fixture
 def busy() -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE, text=True) as process:
+    with Process([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
         yield process

@@ -16,6 +16,7 @@ from scribengin.errors import ConfigInvalid, TransformationFailed
 from scribengin_tools.cli import main as cli
 from scribengin_tools.cli.options import overrides
 from scribengin_tools.rendering.text import age, byte_count, print_error
+from tests.processes import Process
 
 
 @pytest.fixture(autouse=True)
@@ -184,7 +185,7 @@ def test_a_reader_who_has_had_enough_is_no_error() -> None:
         "def talk():\n    for number in range(100_000): print(number)\n"
         "cli.app.command('talk')(talk)\nsys.argv = ['scribengin', 'talk']\ncli.main()"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as talker:
+    with Process([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as talker:
         assert talker.stdout is not None
         assert talker.stderr is not None
         assert talker.stdout.readline() == b"0\n"
