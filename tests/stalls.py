@@ -15,7 +15,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from tests.limits import Limit, runs_tests
 
 STANDSTILL_MIN_S = 2.0
 _LOOK_S = 0.2
@@ -97,20 +97,6 @@ class Watch:
             self._look()
 
 
-class Limit:
-    """The time that pytest-timeout has just given to a test, by an alarm: which it takes back when the test fails."""
-
-    def __init__(self) -> None:
-        self._handler = signal.getsignal(signal.SIGALRM)
-        self._left_s = signal.getitimer(signal.ITIMER_REAL)[0]
-
-    def begin(self) -> None:
-        """Give it so much time again, from now on. It is taken back with the test's end."""
-        if self._left_s:
-            signal.signal(signal.SIGALRM, self._handler)
-            signal.setitimer(signal.ITIMER_REAL, self._left_s)
-
-
 class Again:
     """The plugin's part in a process that runs tests."""
 
@@ -157,7 +143,7 @@ class Again:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Watch where tests are run: not in the process that hands them out to others."""
-    if getattr(config.option, "dist", "no") == "no" or hasattr(config, "workerinput"):
+    if runs_tests(config):
         config.pluginmanager.register(Again(), "again-after-standstills")
 
 
