@@ -57,7 +57,7 @@ __all__ = [
     "zookeeper_quorum",
 ]
 
-pytest_plugins = ["tests.order", "tests.running", "tests.stalls"]
+pytest_plugins = ["tests.limits", "tests.order", "tests.running", "tests.stalls"]
 
 # How long anything takes says more about the machine than about what is tested.
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])

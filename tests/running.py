@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from tests.limits import runs_tests
 
 EVERY_S = 300.0
 LONG_S = 60.0
@@ -71,5 +72,5 @@ class Told:
 def pytest_configure(config: pytest.Config) -> None:
     """Only where tests are shared out: elsewhere whoever waits sees them pass by."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput") and reporter is not None:
+    if not runs_tests(config) and reporter is not None:
         config.pluginmanager.register(Told(reporter), "says-while-it-runs")

@@ -25,7 +25,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from tests.limits import Limit
+from tests.limits import Limit, runs_tests
 
 STANDSTILL_MIN_S = 2.0
 _LOOK_S = 0.2
@@ -112,7 +112,7 @@ class Again:
             self._path = item.path
             self._watch.forget()
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        limit = Limit(item.config)
+        limit = Limit()
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         for _ in range(_AGAIN_MAX):
             failed = _failure(reports)
@@ -121,7 +121,6 @@ class Again:
                 break
             item.user_properties.append((_AGAIN, f"{excuse}: {_said(failed)}"))
             reports = self._again(item, nextitem, limit)
-        limit.end()
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
@@ -144,7 +143,7 @@ class Again:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Watch where tests are run: not in the process that hands them out to others."""
-    if getattr(config.option, "dist", "no") == "no" or hasattr(config, "workerinput"):
+    if runs_tests(config):
         config.pluginmanager.register(Again(), "again-after-standstills")
 
 

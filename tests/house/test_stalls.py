@@ -103,17 +103,6 @@ def test_it():
     with output_awaited():
         assert False, "waited in vain for 2 records"
 """
-STANDS_IN_C = """
-import ctypes, tests.limits
-
-tests.limits.GRACE_S = 0.5
-
-@pytest.mark.timeout(1)
-def test_it():
-    system, lock = ctypes.CDLL(None), ctypes.create_string_buffer(128)
-    system.pthread_mutex_lock(lock)
-    system.pthread_mutex_lock(lock)
-"""
 LATE_BEFORE = """
 def test_before():
     stand_still()
@@ -201,20 +190,6 @@ def test_a_test_is_run_again_for_a_standstill_and_for_nothing_else(
         assert (name, tries, bool(failed)) == (name, sample.tries, sample.failed), ended.stdout
         assert len(again) == sample.tries - 1, ended.stdout
         assert all(sample.excuse in line and line.endswith(sample.said) for line in again), again
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("processes", [0, 2], ids=["alone", "side by side"])
-def test_a_test_that_no_alarm_ends_is_named_with_what_it_does_and_ends_its_process(
-    tmp_path: Path, processes: int
-) -> None:
-    hangs = tmp_path / "test_hangs.py"
-    hangs.write_text(STANDS_STILL + STANDS_IN_C)
-    ended = run_tests(hangs, processes=processes)
-    assert ended.returncode == 1, ended.stdout
-    assert "Timeout (0:00:01" in ended.stderr
-    assert f'File "{hangs}", line 26 in test_it' in ended.stderr
-    assert not processes or "test_hangs.py::test_it" in ended.stdout
 
 
 @pytest.mark.long
