@@ -1,8 +1,8 @@
 """Exactly once with a transaction coordinator: owners as real processes, on a real ZooKeeper and a real broker.
 
-`test_kafka_crashes.py` tries every moment with simulated ones. Here one or two of each kind of fault are tried, all of
-them in `test --full`; and what only a broker can do: it is stopped in the middle of a commit. Topics are read with
-kafka-python.
+`test_kafka_crashes.py` tries every moment with simulated ones. Here owners are killed around the broker's decision and
+stalled; in `test --full` everywhere, in recoveries, and with replies lost. And what only a broker can do: it is stopped
+in the middle of a commit. Topics are read with kafka-python.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
     expect_output(not problems, "\n".join(problems))
 
 
+@pytest.mark.full
 @SOME_OR_ALL
 def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], Place], everywhere: bool) -> None:
     def crashed(base: Stop) -> Place:
@@ -96,6 +97,7 @@ def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], 
     expect_output(not problems, "\n".join(problems))
 
 
+@pytest.mark.full
 @SOME_OR_ALL
 def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(
     new_place: Callable[[int], Place], everywhere: bool

@@ -130,7 +130,7 @@ def test_late_records_are_in_their_topic_once_whoever_dies(
     expect_once(case, ["b 1", "a 1", "c 1", "closed 3", "a not after b"])
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_each_of_two_tasks_has_its_late_records_once_whoever_dies(tmp_path: Path, thin: Thin) -> None:
     numbers = itertools.count()
 

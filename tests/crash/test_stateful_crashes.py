@@ -269,6 +269,10 @@ class Case:
 
 
 PLACES = ("logs", "topics", "hdfs")
+ON_LOGS = pytest.mark.parametrize(
+    "case", ["logs", *(pytest.param(place, marks=pytest.mark.full) for place in PLACES if place != "logs")], indirect=True
+)
+"""In every run between logs, with checkpoints on this machine: elsewhere owners die at every effect, too, but once."""
 
 
 @pytest.fixture(params=PLACES)
@@ -435,7 +439,7 @@ def test_a_batch_that_nobody_has_offered_is_committed_once_whoever_dies(tmp_path
     expect_taken_over(case, thin(stops), expected)
 
 
-@pytest.mark.parametrize("case", ["logs", "topics", pytest.param("hdfs", marks=pytest.mark.full)], indirect=True)
+@ON_LOGS
 def test_an_owner_that_is_killed_while_it_takes_over_from_a_killed_one_is_taken_over(
     case: Callable[[], Case], expected: list[str]
 ) -> None:
@@ -468,6 +472,7 @@ def test_a_commit_whose_reply_is_lost_happened_once_or_not_at_all(
             assert place.delivered() == expected, stop
 
 
+@pytest.mark.parametrize("case", ["logs", "topics", pytest.param("hdfs", marks=pytest.mark.full)], indirect=True)
 def test_an_owner_that_stalls_anywhere_changes_nothing_once_another_one_has_taken_over(
     case: Callable[[], Case], stops: list[Passing], expected: list[str], thin: Thin
 ) -> None:
@@ -494,7 +499,7 @@ def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Pat
     expect_taken_over(case, thin(stops), expected)
 
 
-@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_files_are_read_again_as_they_were_whatever_has_come_when_an_owner_has_died(
     tmp_path: Path, again: bool, thin: Thin
 ) -> None:

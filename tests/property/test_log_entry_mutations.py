@@ -145,7 +145,7 @@ def stored_as_is(batch: pa.RecordBatch) -> bytes:
     ("seed", "entries"),
     [
         (1, 50_000),
-        pytest.param(2, 50_000, marks=pytest.mark.long),
+        pytest.param(2, 50_000, marks=pytest.mark.full),
         *(pytest.param(n, 200_000, marks=pytest.mark.full) for n in (3, 4)),
     ],
 )

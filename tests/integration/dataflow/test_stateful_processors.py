@@ -26,6 +26,7 @@ STOPS = ("round.commit:after", "files.rename:after", "checkpoint.take_schemas:be
 and rewritten what names it. Other stops mean to a processor what they mean to windows (`test_stateful_rounds`)."""
 
 
+@pytest.mark.full
 def test_timers_and_variables_equal_one_computation_whoever_dies_and_whoever_is_stale(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -149,6 +149,7 @@ def meetings(events: Sequence[Event], others: Sequence[Event]) -> list[tuple[int
     return sorted((one[2], other[2]) for one, other in pairs)
 
 
+@pytest.mark.full
 def test_a_key_in_a_wrong_stream_stops_the_task_that_has_it_and_no_other(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:

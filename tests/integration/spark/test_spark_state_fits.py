@@ -53,6 +53,7 @@ def test_what_does_not_fit_is_refused_by_the_operators_name_and_nothing_is_chang
         owner.release()
 
 
+@pytest.mark.full
 def test_of_several_operators_the_one_is_named_that_does_not_fit(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
