@@ -270,7 +270,9 @@ class Case:
 
 PLACES = ("logs", "topics", "hdfs")
 ON_LOGS = pytest.mark.parametrize(
-    "case", ["logs", *(pytest.param(place, marks=pytest.mark.full) for place in PLACES if place != "logs")], indirect=True
+    "case",
+    ["logs", *(pytest.param(place, marks=pytest.mark.full) for place in PLACES if place != "logs")],
+    indirect=True,
 )
 """In every run between logs, with checkpoints on this machine: elsewhere owners die at every effect, too, but once."""
 

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.connectors import Environment
-from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.config import DataflowConfig, RoundConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.round.stateful import StatefulRunner
@@ -126,6 +126,7 @@ def test_two_tasks_give_out_what_one_computation_does_also_when_one_is_taken_ove
         first.release()
     flow.append("in", EVENTS[half:])
     flow.append("ot", OTHERS[others_half:])
+    flow.config = flow.config.model_copy(update={"round": RoundConfig(records_max=100)})  # fewer, from now on
     with flow.owners() as owners:
         for owner in owners:
             own_to_the_end(owner)
