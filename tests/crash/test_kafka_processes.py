@@ -39,7 +39,6 @@ from tests.stalls import expect_output
 
 pytestmark = pytest.mark.timeout(900)
 SOME_OR_ALL = pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.full)])
-FENCING = Stop("kafka.init:after", "kill")
 COMMITTING = Stop("kafka.commit:before", "kill", occurrence=2)
 
 
@@ -67,7 +66,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
     new_place: Callable[[int], Place], everywhere: bool
 ) -> None:
     tasks, problems = tasks_of(everywhere), []
-    for stop in stops_to_try(record(new_place(tasks), 1)) if everywhere else (PREPARED, DECIDED):
+    for stop in stops_to_try(record(new_place(tasks), 1)) if everywhere else (DECIDED,):
         place = new_place(tasks)
         assert finish(start_owner(place, 1, stop)) == KILLED, stop
         assert own_to_the_end(place, 2) == FINISHED, stop
@@ -76,10 +75,9 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
 
 
 @pytest.mark.full
-@SOME_OR_ALL
-def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], Place], everywhere: bool) -> None:
+def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], Place]) -> None:
     def crashed(base: Stop) -> Place:
-        place = new_place(tasks_of(everywhere))
+        place = new_place(tasks_of(everywhere=True))
         assert finish(start_owner(place, 1, base)) == KILLED
         return place
 
@@ -88,8 +86,8 @@ def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], 
         return stops_to_try(passed[: passed.index("kafka.produce:before")])
 
     problems = []
-    for base in (STAGED, PREPARED, DECIDED, COMMITTED) if everywhere else (DECIDED,):
-        for stop in recovery(base) if everywhere else (FENCING,):
+    for base in (STAGED, PREPARED, DECIDED, COMMITTED):
+        for stop in recovery(base):
             place = crashed(base)
             assert finish(start_owner(place, 2, stop)) == KILLED, (base, stop)
             assert own_to_the_end(place, 3) == FINISHED, (base, stop)
@@ -98,13 +96,9 @@ def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], 
 
 
 @pytest.mark.full
-@SOME_OR_ALL
-def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(
-    new_place: Callable[[int], Place], everywhere: bool
-) -> None:
-    tasks, problems = tasks_of(everywhere), []
-    every = [stop for stop in stops_to_try(record(new_place(tasks), 1)) if stop.name.endswith(":before")]
-    for stop in every if everywhere else (Stop("round.prepare:before", "kill", occurrence=2),):
+def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(new_place: Callable[[int], Place]) -> None:
+    tasks, problems = tasks_of(everywhere=True), []
+    for stop in [stop for stop in stops_to_try(record(new_place(tasks), 1)) if stop.name.endswith(":before")]:
         place = new_place(tasks)
         first = finish(start_owner(place, 1, stop.but("lose_reply")))
         if first != FINISHED:

@@ -335,6 +335,17 @@ def first_and_last(passed: list[Passing]) -> list[Passing]:
     return [(stop, number) for stop, number in passed if number in (first[stop], last[stop])]
 
 
+@pytest.fixture(params=[True, pytest.param(False, marks=pytest.mark.full)], ids=["last", "each"])
+def last(request: pytest.FixtureRequest) -> Thin:
+    """Where they are passed last: for what differs from the plain case in the records that come, and not in the steps.
+    In full runs, each time."""
+    return where_last if request.param else list
+
+
+def where_last(passed: list[Passing]) -> list[Passing]:
+    return list(dict(passed).items())
+
+
 def passed_by(first: Case) -> list[Passing]:
     """What an owner passes who takes over first, and ends."""
     with record_stops() as passed:
@@ -398,7 +409,7 @@ ON_TIME = ["a 1", "b 1", "b 2", "c 1", "d 1", "closed 5"]
 LATE = ["a not after c", "c not after c", "a not after d", "b not after d"]
 
 
-def test_late_records_are_in_their_sink_once_whoever_dies(tmp_path: Path, thin: Thin) -> None:
+def test_late_records_are_in_their_sink_once_whoever_dies(tmp_path: Path, last: Thin) -> None:
     numbers = itertools.count()
 
     def case() -> Case:
@@ -409,10 +420,10 @@ def test_late_records_are_in_their_sink_once_whoever_dies(tmp_path: Path, thin: 
     expected = ["b 1", "a 1", "c 1", "closed 3", "a not after b"]
     assert first.delivered() == expected
     nothing_is_late_before = stops.index(("round.commit:after", 1))
-    expect_taken_over(case, thin(stops[nothing_is_late_before:]), expected)
+    expect_taken_over(case, last(stops[nothing_is_late_before:]), expected)
 
 
-def test_the_beats_of_a_silent_source_are_the_same_whoever_dies(tmp_path: Path, thin: Thin) -> None:
+def test_the_beats_of_a_silent_source_are_the_same_whoever_dies(tmp_path: Path, last: Thin) -> None:
     numbers = itertools.count()
 
     def case() -> Case:
@@ -425,10 +436,10 @@ def test_the_beats_of_a_silent_source_are_the_same_whoever_dies(tmp_path: Path, 
     expected = undisturbed.delivered()
     records = len("".join(RECORDS))
     assert expected[-1] == f"closed {records}, silent up to {records}"
-    expect_taken_over(case, thin(passed_by(case())), expected)
+    expect_taken_over(case, last(passed_by(case())), expected)
 
 
-def test_a_batch_that_nobody_has_offered_is_committed_once_whoever_dies(tmp_path: Path, thin: Thin) -> None:
+def test_a_batch_that_nobody_has_offered_is_committed_once_whoever_dies(tmp_path: Path, last: Thin) -> None:
     numbers = itertools.count()
 
     def case() -> Case:
@@ -438,7 +449,7 @@ def test_a_batch_that_nobody_has_offered_is_committed_once_whoever_dies(tmp_path
     stops = passed_by(first)
     expected = first.delivered()
     assert expected == ["a 1", "b 1", "closed 2", "a 2", "closed 3"], "the clock does not wait for all that there is"
-    expect_taken_over(case, thin(stops), expected)
+    expect_taken_over(case, last(stops), expected)
 
 
 @ON_LOGS
@@ -488,7 +499,7 @@ def test_an_owner_that_stalls_anywhere_changes_nothing_once_another_one_has_take
     assert set(ends.values()) <= {None, Remedy.DROP, Remedy.RETRY, Remedy.PATIENT}, ends
 
 
-def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Path, thin: Thin) -> None:
+def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Path, last: Thin) -> None:
     made = itertools.count()
 
     def case() -> Case:
@@ -498,7 +509,7 @@ def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Pat
     stops = passed_by(first)
     expected = ["a 1", "b 1", "closed 2", *["! is bad: no key"] * 2]
     assert first.delivered() == expected
-    expect_taken_over(case, thin(stops), expected)
+    expect_taken_over(case, last(stops), expected)
 
 
 @pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.full)])

@@ -318,6 +318,7 @@ def test_a_bad_record_stops_the_task_before_anything_of_its_round_is_committed(c
     assert counting.delivered() == before
 
 
+@pytest.mark.full
 def test_a_transformation_that_does_not_fit_its_checkpoint_any_more_is_refused(counting: StateFlow) -> None:
     with counting.owner() as owner:
         owner.take_over()
