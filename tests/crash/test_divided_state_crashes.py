@@ -17,8 +17,8 @@ from scribengin.spark.stateful.query_log import QueryLog
 from scribengin.testing.failpoints import record_stops
 from scribengin.worker.failures import Remedy
 from scribengin_registry.errors import OutcomeUnknown
-from tests.crash.passings import Died, Passing, at, die, lose_the_reply, stalled
-from tests.crash.test_stateful_crashes import ON_LOGS, PLACES, Case, Logs, case, expected, numbered
+from tests.crash.passings import Died, Passing, at, die, lose_the_reply, numbered, stalled
+from tests.crash.test_stateful_crashes import ON_LOGS, PLACES, Case, Logs, case, expected
 
 __all__ = ["case", "expected"]  # fixtures, used by name
 

@@ -35,7 +35,17 @@ from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin.worker.failures import Remedy, remedy_for
 from scribengin_registry.contract import Registry
 from tests.crash.counting_query import CountingQuery, CountingTransform
-from tests.crash.passings import Died, Passing, at, die, lose_the_reply, stalled
+from tests.crash.passings import (
+    Died,
+    Passing,
+    at,
+    die,
+    first_and_last,
+    lose_the_reply,
+    numbered,
+    stalled,
+    where_last,
+)
 from tests.integration.owners import owners_with_state
 
 RECORDS = ("abacab", "bcd")
@@ -330,20 +340,11 @@ def thin(request: pytest.FixtureRequest) -> Thin:
     return first_and_last if request.param else list
 
 
-def first_and_last(passed: list[Passing]) -> list[Passing]:
-    first, last = dict(reversed(passed)), dict(passed)
-    return [(stop, number) for stop, number in passed if number in (first[stop], last[stop])]
-
-
 @pytest.fixture(params=[True, pytest.param(False, marks=pytest.mark.full)], ids=["last", "each"])
 def last(request: pytest.FixtureRequest) -> Thin:
     """Where they are passed last: for what differs from the plain case in the records that come, and not in the steps.
     In full runs, each time."""
     return where_last if request.param else list
-
-
-def where_last(passed: list[Passing]) -> list[Passing]:
-    return list(dict(passed).items())
 
 
 def passed_by(first: Case) -> list[Passing]:
@@ -352,15 +353,6 @@ def passed_by(first: Case) -> list[Passing]:
         first.own_to_the_end(1)
     assert {"query.write:before", "round.commit:after", "ownership.name_batch:before"} <= set(passed)
     return numbered(passed)
-
-
-def numbered(passed: Sequence[str]) -> list[Passing]:
-    counts: Counter[str] = Counter()
-    found = []
-    for stop in passed:
-        counts[stop] += 1
-        found.append((stop, counts[stop]))
-    return found
 
 
 def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(

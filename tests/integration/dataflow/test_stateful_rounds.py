@@ -213,6 +213,7 @@ def test_several_sinks_are_written_by_one_query_and_their_rounds_happen_whole_wh
         assert set(kept.rows) == {"aggregate", "join"}, "each operator of all the outputs"
 
 
+@pytest.mark.full
 def test_how_much_state_there_is_and_which_source_holds_it_back(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:

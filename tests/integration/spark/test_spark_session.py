@@ -92,6 +92,7 @@ def test_a_session_is_quiet_tells_nobody_has_room_for_a_large_round_and_leaves_n
     assert list(here.iterdir()) == []
 
 
+@pytest.mark.full
 def test_a_brief_session_compiles_lightly_and_its_python_workers_have_pyspark_from_where_this_process_has_it(
     tmp_path: Path,
 ) -> None:

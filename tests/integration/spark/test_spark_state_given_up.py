@@ -55,5 +55,5 @@ def are_gone(spark: SparkSession, kept: Sequence[Any]) -> bool:
     gc.collect()
     jvm: Any = spark._jvm
     jvm.System.gc()
-    pause(0.05)
+    pause(0.5)  # a look costs the JVM as much
     return all(one.get() is None for one in kept)
