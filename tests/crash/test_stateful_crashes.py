@@ -35,17 +35,7 @@ from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin.worker.failures import Remedy, remedy_for
 from scribengin_registry.contract import Registry
 from tests.crash.counting_query import CountingQuery, CountingTransform
-from tests.crash.passings import (
-    Died,
-    Passing,
-    at,
-    die,
-    first_and_last,
-    lose_the_reply,
-    numbered,
-    stalled,
-    where_last,
-)
+from tests.crash.passings import Died, Passing, at, die, first_and_last, lose_the_reply, numbered, stalled, where_last
 from tests.integration.owners import owners_with_state
 
 RECORDS = ("abacab", "bcd")
@@ -320,8 +310,8 @@ def expected(case: Callable[[], Case]) -> list[str]:
     undisturbed = case()
     undisturbed.own_to_the_end(1)
     keys = Counter("".join(RECORDS))
-    numbered = [f"{key} {number}" for key, many in keys.items() for number in range(1, many + 1)]
-    assert sorted(undisturbed.delivered()) == sorted([*numbered, f"closed {keys.total()}"])
+    counted = [f"{key} {number}" for key, many in keys.items() for number in range(1, many + 1)]
+    assert sorted(undisturbed.delivered()) == sorted([*counted, f"closed {keys.total()}"])
     return undisturbed.delivered()
 
 
@@ -527,8 +517,8 @@ def test_files_are_read_again_as_they_were_whatever_has_come_when_an_owner_has_d
         place.own_to_the_end(3)
         *lines, closed = place.delivered()
         keys = Counter("".join((*RECORDS, MORE)))
-        numbered = [f"{key} {number}" for key, many in keys.items() for number in range(1, many + 1)]
-        assert sorted(line for line in lines if "closed" not in line) == sorted(numbered), stop
+        counted = [f"{key} {number}" for key, many in keys.items() for number in range(1, many + 1)]
+        assert sorted(line for line in lines if "closed" not in line) == sorted(counted), stop
         assert closed == f"closed {keys.total()}", stop
 
 
