@@ -1,8 +1,11 @@
-"""What happens to an owner within this process when it passes a failpoint: it dies, it stalls, a reply is lost."""
+"""What happens to an owner within this process when it passes a failpoint: it dies, it stalls, a reply is lost; and
+which passings there are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from scribengin.base.failpoints import set_hook
@@ -57,3 +60,21 @@ def stalled(stop: Passing, own_to_the_end: Callable[[int], None], generation: in
     except ScribenginError as error:
         return remedy_for(error).remedy
     return None
+
+
+def numbered(passed: Sequence[str]) -> list[Passing]:
+    counts: Counter[str] = Counter()
+    found = []
+    for stop in passed:
+        counts[stop] += 1
+        found.append((stop, counts[stop]))
+    return found
+
+
+def first_and_last(passed: list[Passing]) -> list[Passing]:
+    first, last = dict(reversed(passed)), dict(passed)
+    return [(stop, number) for stop, number in passed if number in (first[stop], last[stop])]
+
+
+def where_last(passed: list[Passing]) -> list[Passing]:
+    return list(dict(passed).items())

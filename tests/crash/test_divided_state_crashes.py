@@ -17,8 +17,8 @@ from scribengin.spark.stateful.query_log import QueryLog
 from scribengin.testing.failpoints import record_stops
 from scribengin.worker.failures import Remedy
 from scribengin_registry.errors import OutcomeUnknown
-from tests.crash.passings import Died, Passing, at, die, lose_the_reply, stalled
-from tests.crash.test_stateful_crashes import PLACES, Case, Logs, case, expected, numbered
+from tests.crash.passings import Died, Passing, at, die, lose_the_reply, numbered, stalled
+from tests.crash.test_stateful_crashes import ON_LOGS, PLACES, Case, Logs, case, expected
 
 __all__ = ["case", "expected"]  # fixtures, used by name
 
@@ -74,9 +74,9 @@ def dividing(case: Callable[[], Case]) -> list[Passing]:
     ("case", "wanted"),
     [
         *itertools.product(PLACES, [5]),
-        *(pytest.param(place, 2, marks=pytest.mark.long) for place in PLACES),
-        pytest.param("logs", 3, marks=pytest.mark.long),
-        *(pytest.param(place, 3, marks=pytest.mark.full) for place in PLACES if place != "logs"),
+        pytest.param("logs", 2, marks=pytest.mark.long),
+        *(pytest.param(place, 2, marks=pytest.mark.full) for place in PLACES if place != "logs"),
+        *(pytest.param(place, 3, marks=pytest.mark.full) for place in PLACES),
     ],
     indirect=["case"],
 )
@@ -122,6 +122,7 @@ def stops_of_taking_back(place: Case, expected: list[str]) -> list[Passing]:
     return numbered(passed)[: removed[-1] + 1]
 
 
+@ON_LOGS
 @pytest.mark.long
 def test_an_owner_that_stalls_while_it_takes_a_dividing_back_changes_nothing_that_counts(
     case: Callable[[], Case], expected: list[str]
@@ -135,6 +136,7 @@ def test_an_owner_that_stalls_while_it_takes_a_dividing_back_changes_nothing_tha
     assert set(ends.values()) <= {None, Remedy.DROP, Remedy.RETRY, Remedy.PATIENT}, ends
 
 
+@ON_LOGS
 @pytest.mark.parametrize(("died_at", "wanted"), [(PLANNED, None), (DESCRIBED, 2)])
 def test_a_dividing_that_never_ends_is_taken_back_wherever_an_owner_stops(
     case: Callable[[], Case], expected: list[str], died_at: Passing, wanted: int | None
@@ -150,6 +152,7 @@ def test_a_dividing_that_never_ends_is_taken_back_wherever_an_owner_stops(
     assert (place.delivered(), divided(place)) == (expected, [2, 5]), "it may be tried again"
 
 
+@ON_LOGS
 @pytest.mark.long
 def test_an_owner_that_stalls_while_it_divides_state_changes_nothing_that_counts(
     case: Callable[[], Case], dividing: list[Passing], expected: list[str]

@@ -1,8 +1,8 @@
 """Exactly once on HDFS: the harness of test_round_crashes, for a flow whose files go to partitions on a real HDFS.
 
 Each round writes to a log and to two partitions, compressed; at the end they are merged. The final files are read by
-hdfs-native and gzip alone. The normal run tries a few stops, drawn with a seed that stands here, and those at which a
-stalled writer has a file open; `--full` tries all of them.
+hdfs-native and gzip alone. The normal run tries one or two stops, drawn with a seed that stands here, and two at which
+a stalled writer has a file open; `--full` tries all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(1800)
 SEED = 5
 TASKS = 1
 SOME_OR_ALL = pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.full)])
-WITH_A_FILE_OPEN = ("files.append:after", "files.sync:after", "files.close:before", "files.merge_write:before")
+WITH_A_FILE_OPEN = ("files.sync:after", "files.merge_write:before")
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
     new_place: Callable[[], Place], everywhere: bool
 ) -> None:
     problems = []
-    for stop in drawn(stops_to_try(record(new_place(), 1)), 3, everywhere):
+    for stop in drawn(stops_to_try(record(new_place(), 1)), 2, everywhere):
         place = new_place()
         assert finish(start_owner(place, 1, stop)) == KILLED, stop
         assert own_to_the_end(place, 2) == FINISHED, stop
@@ -112,7 +112,7 @@ def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[], Pla
     for base in (COMMITTED, UNDECIDED) if everywhere else (COMMITTED,):
         passed = record(crashed(base), 2)
         recovery = passed[: passed.index("round.commit:before")]
-        for stop in drawn(stops_to_try(recovery), 2, everywhere):
+        for stop in drawn(stops_to_try(recovery), 1, everywhere):
             place = crashed(base)
             assert finish(start_owner(place, 2, stop)) == KILLED, (base, stop)
             assert own_to_the_end(place, 3) == FINISHED, (base, stop)

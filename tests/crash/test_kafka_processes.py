@@ -1,8 +1,8 @@
 """Exactly once with a transaction coordinator: owners as real processes, on a real ZooKeeper and a real broker.
 
-`test_kafka_crashes.py` tries every moment with simulated ones. Here one or two of each kind of fault are tried, all of
-them in `test --full`; and what only a broker can do: it is stopped in the middle of a commit. Topics are read with
-kafka-python.
+`test_kafka_crashes.py` tries every moment with simulated ones. Here owners are killed around the broker's decision and
+stalled; in `test --full` everywhere, in recoveries, and with replies lost. And what only a broker can do: it is stopped
+in the middle of a commit. Topics are read with kafka-python.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from tests.stalls import expect_output
 
 pytestmark = pytest.mark.timeout(900)
 SOME_OR_ALL = pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.full)])
-FENCING = Stop("kafka.init:after", "kill")
 COMMITTING = Stop("kafka.commit:before", "kill", occurrence=2)
 
 
@@ -67,7 +66,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
     new_place: Callable[[int], Place], everywhere: bool
 ) -> None:
     tasks, problems = tasks_of(everywhere), []
-    for stop in stops_to_try(record(new_place(tasks), 1)) if everywhere else (PREPARED, DECIDED):
+    for stop in stops_to_try(record(new_place(tasks), 1)) if everywhere else (DECIDED,):
         place = new_place(tasks)
         assert finish(start_owner(place, 1, stop)) == KILLED, stop
         assert own_to_the_end(place, 2) == FINISHED, stop
@@ -75,10 +74,10 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
     expect_output(not problems, "\n".join(problems))
 
 
-@SOME_OR_ALL
-def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], Place], everywhere: bool) -> None:
+@pytest.mark.full
+def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], Place]) -> None:
     def crashed(base: Stop) -> Place:
-        place = new_place(tasks_of(everywhere))
+        place = new_place(tasks_of(everywhere=True))
         assert finish(start_owner(place, 1, base)) == KILLED
         return place
 
@@ -87,8 +86,8 @@ def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], 
         return stops_to_try(passed[: passed.index("kafka.produce:before")])
 
     problems = []
-    for base in (STAGED, PREPARED, DECIDED, COMMITTED) if everywhere else (DECIDED,):
-        for stop in recovery(base) if everywhere else (FENCING,):
+    for base in (STAGED, PREPARED, DECIDED, COMMITTED):
+        for stop in recovery(base):
             place = crashed(base)
             assert finish(start_owner(place, 2, stop)) == KILLED, (base, stop)
             assert own_to_the_end(place, 3) == FINISHED, (base, stop)
@@ -96,13 +95,10 @@ def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], 
     expect_output(not problems, "\n".join(problems))
 
 
-@SOME_OR_ALL
-def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(
-    new_place: Callable[[int], Place], everywhere: bool
-) -> None:
-    tasks, problems = tasks_of(everywhere), []
-    every = [stop for stop in stops_to_try(record(new_place(tasks), 1)) if stop.name.endswith(":before")]
-    for stop in every if everywhere else (Stop("round.prepare:before", "kill", occurrence=2),):
+@pytest.mark.full
+def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(new_place: Callable[[int], Place]) -> None:
+    tasks, problems = tasks_of(everywhere=True), []
+    for stop in [stop for stop in stops_to_try(record(new_place(tasks), 1)) if stop.name.endswith(":before")]:
         place = new_place(tasks)
         first = finish(start_owner(place, 1, stop.but("lose_reply")))
         if first != FINISHED:

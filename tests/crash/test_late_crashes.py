@@ -31,12 +31,13 @@ from tests.crash.test_stateful_crashes import (
     Thin,
     Topics,
     expect_taken_over,
+    last,
     passed_by,
     thin,
 )
 from tests.integration.owners import owners_with_state
 
-__all__ = ["thin"]  # a fixture, used by name
+__all__ = ["last", "thin"]  # fixtures, used by name
 
 STATE = {"watermarks": {"src": {"column": "at"}}, "late": {"sink": "late"}}
 
@@ -130,7 +131,7 @@ def test_late_records_are_in_their_topic_once_whoever_dies(
     expect_once(case, ["b 1", "a 1", "c 1", "closed 3", "a not after b"])
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_each_of_two_tasks_has_its_late_records_once_whoever_dies(tmp_path: Path, thin: Thin) -> None:
     numbers = itertools.count()
 
@@ -141,13 +142,13 @@ def test_each_of_two_tasks_has_its_late_records_once_whoever_dies(tmp_path: Path
     expect_once(case, [*on_time, "a not after b", "d not after f", "f not after f"], thin)
 
 
-def test_late_records_are_the_same_once_state_was_divided_anew_whoever_dies(tmp_path: Path, thin: Thin) -> None:
+def test_late_records_are_the_same_once_state_was_divided_anew_whoever_dies(tmp_path: Path, last: Thin) -> None:
     numbers = itertools.count()
 
     def case() -> Case:
         return Case(tmp_path / str(next(numbers)), Late, RECORDS)
 
-    for stop in thin(stops_of_dividing(case())):
+    for stop in last(stops_of_dividing(case())):
         place = begun(case())
         with at(stop, die), pytest.raises(Died):
             place.own_to_the_end(2)

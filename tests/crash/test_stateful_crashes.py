@@ -35,7 +35,7 @@ from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin.worker.failures import Remedy, remedy_for
 from scribengin_registry.contract import Registry
 from tests.crash.counting_query import CountingQuery, CountingTransform
-from tests.crash.passings import Died, Passing, at, die, lose_the_reply, stalled
+from tests.crash.passings import Died, Passing, at, die, first_and_last, lose_the_reply, numbered, stalled, where_last
 from tests.integration.owners import owners_with_state
 
 RECORDS = ("abacab", "bcd")
@@ -269,6 +269,12 @@ class Case:
 
 
 PLACES = ("logs", "topics", "hdfs")
+ON_LOGS = pytest.mark.parametrize(
+    "case",
+    ["logs", *(pytest.param(place, marks=pytest.mark.full) for place in PLACES if place != "logs")],
+    indirect=True,
+)
+"""In every run between logs, with checkpoints on this machine: elsewhere owners die at every effect, too, but once."""
 
 
 @pytest.fixture(params=PLACES)
@@ -304,8 +310,8 @@ def expected(case: Callable[[], Case]) -> list[str]:
     undisturbed = case()
     undisturbed.own_to_the_end(1)
     keys = Counter("".join(RECORDS))
-    numbered = [f"{key} {number}" for key, many in keys.items() for number in range(1, many + 1)]
-    assert sorted(undisturbed.delivered()) == sorted([*numbered, f"closed {keys.total()}"])
+    counted = [f"{key} {number}" for key, many in keys.items() for number in range(1, many + 1)]
+    assert sorted(undisturbed.delivered()) == sorted([*counted, f"closed {keys.total()}"])
     return undisturbed.delivered()
 
 
@@ -324,9 +330,11 @@ def thin(request: pytest.FixtureRequest) -> Thin:
     return first_and_last if request.param else list
 
 
-def first_and_last(passed: list[Passing]) -> list[Passing]:
-    first, last = dict(reversed(passed)), dict(passed)
-    return [(stop, number) for stop, number in passed if number in (first[stop], last[stop])]
+@pytest.fixture(params=[True, pytest.param(False, marks=pytest.mark.full)], ids=["last", "each"])
+def last(request: pytest.FixtureRequest) -> Thin:
+    """Where they are passed last: for what differs from the plain case in the records that come, and not in the steps.
+    In full runs, each time."""
+    return where_last if request.param else list
 
 
 def passed_by(first: Case) -> list[Passing]:
@@ -335,15 +343,6 @@ def passed_by(first: Case) -> list[Passing]:
         first.own_to_the_end(1)
     assert {"query.write:before", "round.commit:after", "ownership.name_batch:before"} <= set(passed)
     return numbered(passed)
-
-
-def numbered(passed: Sequence[str]) -> list[Passing]:
-    counts: Counter[str] = Counter()
-    found = []
-    for stop in passed:
-        counts[stop] += 1
-        found.append((stop, counts[stop]))
-    return found
 
 
 def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
@@ -392,7 +391,7 @@ ON_TIME = ["a 1", "b 1", "b 2", "c 1", "d 1", "closed 5"]
 LATE = ["a not after c", "c not after c", "a not after d", "b not after d"]
 
 
-def test_late_records_are_in_their_sink_once_whoever_dies(tmp_path: Path, thin: Thin) -> None:
+def test_late_records_are_in_their_sink_once_whoever_dies(tmp_path: Path, last: Thin) -> None:
     numbers = itertools.count()
 
     def case() -> Case:
@@ -403,10 +402,10 @@ def test_late_records_are_in_their_sink_once_whoever_dies(tmp_path: Path, thin: 
     expected = ["b 1", "a 1", "c 1", "closed 3", "a not after b"]
     assert first.delivered() == expected
     nothing_is_late_before = stops.index(("round.commit:after", 1))
-    expect_taken_over(case, thin(stops[nothing_is_late_before:]), expected)
+    expect_taken_over(case, last(stops[nothing_is_late_before:]), expected)
 
 
-def test_the_beats_of_a_silent_source_are_the_same_whoever_dies(tmp_path: Path, thin: Thin) -> None:
+def test_the_beats_of_a_silent_source_are_the_same_whoever_dies(tmp_path: Path, last: Thin) -> None:
     numbers = itertools.count()
 
     def case() -> Case:
@@ -419,10 +418,10 @@ def test_the_beats_of_a_silent_source_are_the_same_whoever_dies(tmp_path: Path, 
     expected = undisturbed.delivered()
     records = len("".join(RECORDS))
     assert expected[-1] == f"closed {records}, silent up to {records}"
-    expect_taken_over(case, thin(passed_by(case())), expected)
+    expect_taken_over(case, last(passed_by(case())), expected)
 
 
-def test_a_batch_that_nobody_has_offered_is_committed_once_whoever_dies(tmp_path: Path, thin: Thin) -> None:
+def test_a_batch_that_nobody_has_offered_is_committed_once_whoever_dies(tmp_path: Path, last: Thin) -> None:
     numbers = itertools.count()
 
     def case() -> Case:
@@ -432,10 +431,10 @@ def test_a_batch_that_nobody_has_offered_is_committed_once_whoever_dies(tmp_path
     stops = passed_by(first)
     expected = first.delivered()
     assert expected == ["a 1", "b 1", "closed 2", "a 2", "closed 3"], "the clock does not wait for all that there is"
-    expect_taken_over(case, thin(stops), expected)
+    expect_taken_over(case, last(stops), expected)
 
 
-@pytest.mark.parametrize("case", ["logs", "topics", pytest.param("hdfs", marks=pytest.mark.full)], indirect=True)
+@ON_LOGS
 def test_an_owner_that_is_killed_while_it_takes_over_from_a_killed_one_is_taken_over(
     case: Callable[[], Case], expected: list[str]
 ) -> None:
@@ -468,6 +467,7 @@ def test_a_commit_whose_reply_is_lost_happened_once_or_not_at_all(
             assert place.delivered() == expected, stop
 
 
+@pytest.mark.parametrize("case", ["logs", "topics", pytest.param("hdfs", marks=pytest.mark.full)], indirect=True)
 def test_an_owner_that_stalls_anywhere_changes_nothing_once_another_one_has_taken_over(
     case: Callable[[], Case], stops: list[Passing], expected: list[str], thin: Thin
 ) -> None:
@@ -481,7 +481,7 @@ def test_an_owner_that_stalls_anywhere_changes_nothing_once_another_one_has_take
     assert set(ends.values()) <= {None, Remedy.DROP, Remedy.RETRY, Remedy.PATIENT}, ends
 
 
-def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Path, thin: Thin) -> None:
+def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Path, last: Thin) -> None:
     made = itertools.count()
 
     def case() -> Case:
@@ -491,10 +491,10 @@ def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Pat
     stops = passed_by(first)
     expected = ["a 1", "b 1", "closed 2", *["! is bad: no key"] * 2]
     assert first.delivered() == expected
-    expect_taken_over(case, thin(stops), expected)
+    expect_taken_over(case, last(stops), expected)
 
 
-@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_files_are_read_again_as_they_were_whatever_has_come_when_an_owner_has_died(
     tmp_path: Path, again: bool, thin: Thin
 ) -> None:
@@ -517,8 +517,8 @@ def test_files_are_read_again_as_they_were_whatever_has_come_when_an_owner_has_d
         place.own_to_the_end(3)
         *lines, closed = place.delivered()
         keys = Counter("".join((*RECORDS, MORE)))
-        numbered = [f"{key} {number}" for key, many in keys.items() for number in range(1, many + 1)]
-        assert sorted(line for line in lines if "closed" not in line) == sorted(numbered), stop
+        counted = [f"{key} {number}" for key, many in keys.items() for number in range(1, many + 1)]
+        assert sorted(line for line in lines if "closed" not in line) == sorted(counted), stop
         assert closed == f"closed {keys.total()}", stop
 
 

@@ -64,8 +64,8 @@ def test_a_network_that_splits_gives_everybody_all_once_it_is_whole(
     "seeds",
     [
         range(50),
-        pytest.param(range(50, 250), marks=pytest.mark.long),
-        pytest.param(range(250, 5000), marks=pytest.mark.full),
+        pytest.param(range(50, 150), marks=pytest.mark.long),
+        pytest.param(range(150, 5000), marks=pytest.mark.full),
     ],
     ids=str,
 )

@@ -295,12 +295,13 @@ def tear(path: Path, safe: int, keep: float, hole: bool) -> None:
 
 
 @pytest.mark.long
-def test_the_log_is_a_list(registry: Registry, tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples", [15, pytest.param(100, marks=pytest.mark.full)])
+def test_the_log_is_a_list(registry: Registry, tmp_path: Path, examples: int) -> None:
     class Machine(LogAgainstAList):
         pass
 
     Machine.registry = registry
     Machine.base = tmp_path
     run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis has no types for it
-        Machine, settings=settings(max_examples=30, stateful_step_count=15, deadline=None)
+        Machine, settings=settings(max_examples=examples, stateful_step_count=15, deadline=None)
     )

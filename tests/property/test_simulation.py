@@ -59,7 +59,7 @@ def test_every_promise_is_kept(_from: int, results: Results) -> None:
 
 @pytest.mark.parametrize(
     "seeds",
-    [pytest.param(range(40), marks=pytest.mark.long), pytest.param(range(40, 600), marks=pytest.mark.full)],
+    [pytest.param(range(20), marks=pytest.mark.long), pytest.param(range(20, 600), marks=pytest.mark.full)],
     ids=str,
 )
 def test_streams_that_come_and_go_keep_every_promise(seeds: range) -> None:
@@ -116,17 +116,11 @@ def test_a_seed_replays_byte_for_byte_in_every_process() -> None:
     pool = ThreadPoolExecutor()  # the process counts those without a name
     pool.shutdown()
     assert replayed() == here
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    another = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": another}
     program = f"import sys; from {__name__} import replayed; sys.stdout.write(replayed())"
-    for hash_seed in ("1", "2"):
-        there = subprocess.run(
-            [sys.executable, "-c", program],
-            env={**environment, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert there.stdout == here
+    there = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert there.stdout == here
 
 
 def replayed() -> str:

@@ -21,7 +21,6 @@ from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin.testing.simulation import SinkSystem, simulate_sink
 
-SEEDS = range(30)
 STOPS = ("dafka.publish:before", "dafka.publish:after")
 
 
@@ -71,5 +70,6 @@ class _Publisher:
 
 
 @pytest.mark.long
-def test_the_sink_of_dafka_keeps_every_promise() -> None:
-    simulate_sink(DafkaInMemory, seeds=SEEDS, stops=STOPS)
+@pytest.mark.parametrize("seeds", [range(10), pytest.param(range(10, 60), marks=pytest.mark.full)], ids=len)
+def test_the_sink_of_dafka_keeps_every_promise(seeds: range) -> None:
+    simulate_sink(DafkaInMemory, seeds=seeds, stops=STOPS)

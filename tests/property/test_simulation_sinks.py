@@ -37,7 +37,7 @@ from tests.property.simulation_sink_mistakes import DECISIONS, FILE_STOPS
 
 EXAMPLE = ROOT / "docs" / "examples" / "own_sink"
 SEEDS = range(120)
-A_FEW = [range(20), pytest.param(range(20, 400), marks=pytest.mark.full)]
+A_FEW = [range(10), pytest.param(range(10, 400), marks=pytest.mark.full)]
 STOPS = ("shelf.close:after", "shelf.open:before", "shelf.open:after", "shelf.throw_away:after")
 
 

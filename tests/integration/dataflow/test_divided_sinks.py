@@ -35,7 +35,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 STREAMS = 3
 DIVIDED = {"kind": "log", "log": "out", "format": "json", "streams": STREAMS, "partition_by": ["who"]}
 STOPS = ("log.stage_write:after", "round.commit:before", "round.commit:after", "log.control_write:before")
-A_FEW = ("round.commit:before", "round.commit:after")
 KEYS = """
     SELECT payload, cast(payload AS STRING) AS text, 7 AS int, 7L AS long, true AS yes, cast(null AS STRING) AS nothing,
         date'2013-01-02' AS day, timestamp'2013-01-02 03:04:05.678' AS at, 1.5D AS floating FROM src
@@ -86,14 +85,14 @@ def stream_of(who: str) -> int:
     return int(hash_partitioner(pa.array([who.encode()], pa.binary()), STREAMS)[0].as_py())
 
 
-@pytest.mark.parametrize("stops", [A_FEW, pytest.param(STOPS, marks=pytest.mark.full)], ids=["a few", "all"])
+@pytest.mark.full
 def test_a_task_with_state_divides_its_rounds_once_whoever_dies(
-    memory_registry: Registry, spark: SparkSession, tmp_path: Path, stops: Sequence[str]
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
     flow = StateFlow(memory_registry, spark, tmp_path, sql=COUNTS, sinks={"out": DIVIDED}, round={"records_max": 20})
     flow.append("in/0", [*EVENTS, *END])
     flow.append("in/1", [*EVENTS, *END])
-    for stop in stops:
+    for stop in STOPS:
         with flow.owner() as owner, at_failpoint(stop, die), pytest.raises(Died):
             own_to_the_end(owner)
     flow.run_to_the_end()

@@ -31,6 +31,7 @@ MEETINGS = (
     "AND other.at BETWEEN src.at AND src.at + INTERVAL 10 SECONDS"
 )
 STOPS = ("round.commit:before", "round.commit:after", "log.round_show:after")
+A_FEW = ("round.commit:before", "round.commit:after")
 EVENTS: list[Event] = [(second - (second % 7) * 9, "ab"[second % 2], second) for second in range(100, 148)]
 """Every second one is later than all before it, or up to 54 seconds earlier."""
 END: list[Event] = [(FAR, "z", 0)]
@@ -59,14 +60,15 @@ def windows(events: Sequence[Event]) -> dict[tuple[int, str], list[int]]:
     return {key: sorted(numbers) for key, numbers in groups.items()}
 
 
+@pytest.mark.parametrize("stops", [A_FEW, pytest.param(STOPS, marks=pytest.mark.full)], ids=["a few", "all"])
 def test_each_record_is_in_a_window_or_in_the_sink_for_late_ones_once_whoever_dies(
-    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path, stops: Sequence[str]
 ) -> None:
     flow = flow_with_late(
         memory_registry, spark, tmp_path, COUNTS, {"format": "json"}, delay_s=20, round={"records_max": 12}
     )
     flow.append("in/0", EVENTS)
-    for stop in STOPS:
+    for stop in stops:
         with flow.owner() as owner, at_failpoint(stop, die), pytest.raises(Died):
             own_to_the_end(owner)
     with flow.owner() as owner:

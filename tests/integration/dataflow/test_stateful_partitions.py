@@ -112,7 +112,8 @@ def fails_dividing(flow: StateFlow, partitions: int) -> None:
     assert set() < written < set(range(partitions)), written
 
 
-@pytest.mark.parametrize("kind", ["windows", pytest.param("processor", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["windows", "processor"])
 def test_state_in_two_partitions_then_five_then_three_counts_each_record_once(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

@@ -5,6 +5,7 @@ whoever owns the task, and dies; also by the clock, and where it expires.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,13 @@ EVENTS: list[Event] = [(second, "ab"[second % 2], second) for second in range(20
 STOPS = ("round.commit:after", "files.rename:after", "checkpoint.take_schemas:before", "checkpoint.take_schemas:after")
 """Where one owner after the other dies: in a round, and in a take-over before and after it has renamed the directory,
 and rewritten what names it. Other stops mean to a processor what they mean to windows (`test_stateful_rounds`)."""
+ONCE = ("round.commit:after",)
+"""The batch of records is run twice."""
+OFTEN = ("round.commit:before", "round.commit:after", "round.commit:before")
+"""It is run three times, and that of the timers twice."""
 
 
+@pytest.mark.full
 def test_timers_and_variables_equal_one_computation_whoever_dies_and_whoever_is_stale(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -54,14 +60,14 @@ def test_timers_and_variables_equal_one_computation_whoever_dies_and_whoever_is_
     assert sorted(told) == sorted((start, who, len(of), sum(of)) for (start, who), of in windows.items())
 
 
+@pytest.mark.parametrize("stops", [ONCE, pytest.param(OFTEN, marks=pytest.mark.full)], ids=["once", "often"])
 def test_what_the_clock_makes_due_is_the_same_whoever_dies_and_comes_without_records(
-    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path, stops: Sequence[str]
 ) -> None:
     (tmp_path / "clock.py").write_text(CLOCK)
     flow = StateFlow(memory_registry, spark, tmp_path, transformation="clock:transform")
     flow.append("in/0", [(10, "a", 1), (11, "b", 2), (12, "a", 3)])
-    # The batch of the records is run three times, and that of the timers twice.
-    for stop in ("round.commit:before", "round.commit:after", "round.commit:before"):
+    for stop in stops:
         with flow.owner() as owner, at_failpoint(stop, die), pytest.raises(Died):
             own_to_the_end(owner)
     with flow.owner() as owner:
@@ -109,8 +115,9 @@ def transform(inputs, context):
 """Windows of processing time: of when records are read. `NOTES` is the file where each is noted."""
 
 
+@pytest.mark.parametrize("stops", [ONCE, pytest.param(OFTEN[:2], marks=pytest.mark.full)], ids=["once", "often"])
 def test_windows_of_processing_time_have_each_record_once_by_the_time_of_its_batch_whoever_dies(
-    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path, stops: Sequence[str]
 ) -> None:
     """A batch that runs again has the time that it was planned with, though it is later by then. It is executed once by
     each owner: a second action would keep its state twice."""
@@ -118,7 +125,7 @@ def test_windows_of_processing_time_have_each_record_once_by_the_time_of_its_bat
     (tmp_path / "arrival.py").write_text(f"NOTES = {str(notes)!r}\n{BY_ARRIVAL}")
     flow = StateFlow(memory_registry, spark, tmp_path, transformation="arrival:transform", state={"watermarks": {}})
     flow.append("in/0", [(10, "a", 1), (11, "b", 2), (12, "a", 3)])
-    for stop in ("round.commit:before", "round.commit:after"):
+    for stop in stops:
         with flow.owner() as owner, at_failpoint(stop, die), pytest.raises(Died):
             own_to_the_end(owner)
     with flow.owner() as owner:
@@ -129,7 +136,7 @@ def test_windows_of_processing_time_have_each_record_once_by_the_time_of_its_bat
     start = datetime.fromtimestamp(planned_ms(flow, 0) / 1000, UTC)
     told = [(datetime.fromisoformat(one["start"]), one["who"], one["many"]) for one in flow.delivered()]
     assert sorted(told) == [(start, "a", 2), (start, "b", 1)]
-    assert notes.stat().st_size == 3 * 3 + 1, "of three owners"
+    assert notes.stat().st_size == 3 * (len(stops) + 1) + 1, "of each owner"
 
 
 def planned_ms(flow: StateFlow, batch: int) -> int:

@@ -88,6 +88,7 @@ def test_windows_over_several_streams_and_owners_equal_one_computation(counting:
         assert third.run_round() is None, "what is done is not done again"
 
 
+@pytest.mark.full
 def test_windows_over_files_equal_one_computation_whoever_dies_and_whatever_comes_meanwhile(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -182,6 +183,7 @@ def test_a_join_of_two_sources_equals_one_computation(
     assert sorted((one["n"], one["m"]) for one in flow.delivered()) == expected
 
 
+@pytest.mark.full
 def test_several_sinks_are_written_by_one_query_and_their_rounds_happen_whole_whoever_dies(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -211,6 +213,7 @@ def test_several_sinks_are_written_by_one_query_and_their_rounds_happen_whole_wh
         assert set(kept.rows) == {"aggregate", "join"}, "each operator of all the outputs"
 
 
+@pytest.mark.full
 def test_how_much_state_there_is_and_which_source_holds_it_back(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -316,6 +319,7 @@ def test_a_bad_record_stops_the_task_before_anything_of_its_round_is_committed(c
     assert counting.delivered() == before
 
 
+@pytest.mark.full
 def test_a_transformation_that_does_not_fit_its_checkpoint_any_more_is_refused(counting: StateFlow) -> None:
     with counting.owner() as owner:
         owner.take_over()
@@ -327,6 +331,7 @@ def test_a_transformation_that_does_not_fit_its_checkpoint_any_more_is_refused(c
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.full
 def test_nothing_needs_to_be_said_of_state(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

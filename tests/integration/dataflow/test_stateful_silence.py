@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -132,16 +131,15 @@ STOPS = (
     "log.round_show:after",
 )
 """Before and after the beat is committed, and in the round that then closes windows."""
-A_FEW = ("round.commit:after", "log.stage_sync:after")
 
 
-@pytest.mark.parametrize("stops", [A_FEW, pytest.param(STOPS, marks=pytest.mark.full)], ids=["a few", "all"])
-def test_beats_are_the_same_for_whoever_runs_their_batch_again(flow: StateFlow, stops: Sequence[str]) -> None:
+@pytest.mark.full
+def test_beats_are_the_same_for_whoever_runs_their_batch_again(flow: StateFlow) -> None:
     with flow.owner() as first:
         own_to_the_end(first)
         first.release()
-    later = [FAR + 20 * n for n in range(1, len(stops) + 2)]
-    for at, stop in zip(later, stops, strict=False):
+    later = [FAR + 20 * n for n in range(1, len(STOPS) + 2)]
+    for at, stop in zip(later, STOPS, strict=False):
         with flow.owner() as owner:
             fall_silent(flow, owner, at)
             with at_failpoint(stop, die), pytest.raises(Died):

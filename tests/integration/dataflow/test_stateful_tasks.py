@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.connectors import Environment
-from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.config import DataflowConfig, RoundConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.round.stateful import StatefulRunner
@@ -126,6 +126,7 @@ def test_two_tasks_give_out_what_one_computation_does_also_when_one_is_taken_ove
         first.release()
     flow.append("in", EVENTS[half:])
     flow.append("ot", OTHERS[others_half:])
+    flow.config = flow.config.model_copy(update={"round": RoundConfig(records_max=100)})  # fewer, from now on
     with flow.owners() as owners:
         for owner in owners:
             own_to_the_end(owner)
@@ -149,6 +150,7 @@ def meetings(events: Sequence[Event], others: Sequence[Event]) -> list[tuple[int
     return sorted((one[2], other[2]) for one, other in pairs)
 
 
+@pytest.mark.full
 def test_a_key_in_a_wrong_stream_stops_the_task_that_has_it_and_no_other(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -134,7 +134,7 @@ def isolated(transformation: Transformation, run: Counted, pieces: list[Piece], 
     ("code", "bad"),
     [
         (VALUES, [3_333]),
-        (VALUES, [0, 2_500, COUNT - 1]),
+        pytest.param(VALUES, [0, 2_500, COUNT - 1], marks=pytest.mark.full),
         (VALUES, FORTY),
         (PICKLED, [7, 8]),
         (COLUMNS, [7, 8, COUNT - 1]),

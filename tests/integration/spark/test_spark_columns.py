@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from scribengin.connectors.contract import RECORD_SCHEMA
 from scribengin.dataflow.round.bad_records import Piece, error_batch, isolate
 from scribengin.errors import ConfigInvalid, TransformationFailed
-from scribengin.spark.transform.transformation import InputSpec, OutputSpec, Transformation
+from scribengin.spark.transform import transformation as transformation_module
+from scribengin.spark.transform.transformation import SMALL_RECORDS_MAX, InputSpec, OutputSpec, Transformation
 from tests.integration.spark_samples import documents, payloads, records, spec
 
 pytestmark = pytest.mark.spark
@@ -95,8 +96,19 @@ def test_a_carried_column_of_a_type_that_cannot_be_cast_is_refused(spark: SparkS
         Transformation.load(spec(sql=sql, outputs=outputs), spark).check()
 
 
-@pytest.mark.parametrize("count", [2, 60_000])
-def test_outputs_of_every_format_come_from_one_job(spark: SparkSession, count: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "small"),
+    [
+        (2, SMALL_RECORDS_MAX),
+        (300, 100),
+        pytest.param(60_000, SMALL_RECORDS_MAX, marks=pytest.mark.full),
+    ],
+    ids=["a small plan", "a large plan", "many"],
+)
+def test_outputs_of_every_format_come_from_one_job(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, count: int, small: int
+) -> None:
+    monkeypatch.setattr(transformation_module, "SMALL_RECORDS_MAX", small)
     sql = {
         "table": "SELECT id, fare * 2 AS key, `on` AS `a.day`, stops FROM src",
         "raw": "SELECT carrier AS payload, cast(id AS string) AS key FROM src WHERE id > 0",

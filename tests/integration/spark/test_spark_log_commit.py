@@ -82,6 +82,12 @@ def first_and_last(passed: list[str]) -> list[tuple[int, str]]:
     return [(at, passed[at]) for at in sorted(places)]
 
 
+def last_of_each(passed: list[str]) -> list[tuple[int, str]]:
+    """Every stop where it was passed last."""
+    last = len(passed) - 1
+    return sorted((last - passed[::-1].index(stop), stop) for stop in set(passed))
+
+
 def test_micro_batches_are_written_once_and_in_order(namespace: LogNamespace, registry_hosts: str) -> None:
     commit(registry_hosts, 0, FIRST)
     commit(registry_hosts, 1, SECOND)
@@ -91,9 +97,15 @@ def test_micro_batches_are_written_once_and_in_order(namespace: LogNamespace, re
     assert written(namespace) == {"a": BOTH["a"], "b": [*BOTH["b"], b"b4"]}
 
 
-@pytest.mark.parametrize("outsider", [pytest.param(False, marks=pytest.mark.full), True])
+@pytest.mark.parametrize(
+    ("outsider", "places"),
+    [
+        (True, last_of_each),
+        *(pytest.param(outsider, first_and_last, marks=pytest.mark.full) for outsider in (True, False)),
+    ],
+)
 def test_wherever_a_process_dies_a_micro_batch_is_whole_or_absent_and_written_once(
-    namespace: LogNamespace, registry_hosts: str, outsider: bool
+    namespace: LogNamespace, registry_hosts: str, outsider: bool, places: Callable[[list[str]], list[tuple[int, str]]]
 ) -> None:
     """With `outsider`, somebody else writes the logs before the stream is back: who recovers decides as the stream."""
     for log in LOGS:
@@ -102,7 +114,7 @@ def test_wherever_a_process_dies_a_micro_batch_is_whole_or_absent_and_written_on
     with record_stops() as passed:
         commit(registry_hosts, 1, SECOND, writer="model", suffix="-model")
     decided_at = passed.index("spark.log_commit:after")
-    for at, stop in first_and_last(passed):
+    for at, stop in places(passed):
         suffix = f"-{at}"
         for log in LOGS:
             namespace.create(f"{log}{suffix}")

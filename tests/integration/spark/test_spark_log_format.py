@@ -132,13 +132,13 @@ def test_a_pattern_reads_all_logs_that_match(read: Read, namespace: LogNamespace
     ("filters", "where", "rows"),
     [
         ([GreaterThanOrEqual(("txid",), 150)], "txid >= 150", range(15, 20)),
-        ([LessThan(("txid",), 31)], "txid < 31", range(4)),
-        ([EqualTo(("txid",), 40)], "txid = 40", [4]),
+        pytest.param([LessThan(("txid",), 31)], "txid < 31", range(4), marks=pytest.mark.full),
+        pytest.param([EqualTo(("txid",), 40)], "txid = 40", [4], marks=pytest.mark.full),
         ([In(("txid",), (60, 80))], "txid in (60, 80)", [6, 8]),
         ([GreaterThanOrEqual(("txid",), 40), LessThanOrEqual(("txid",), 60)], "txid between 40 and 60", range(4, 7)),
         ([EqualTo(("segment",), 3)], "segment = 3", range(6, 9)),
         ([EqualTo(("sequence_id",), 10)], "sequence_id = 10", [10]),
-        ([LessThan(("sequence_id",), 2)], "sequence_id < 2", range(2)),
+        pytest.param([LessThan(("sequence_id",), 2)], "sequence_id < 2", range(2), marks=pytest.mark.full),
     ],
 )
 def test_a_filter_reads_fewer_entries_and_gives_the_right_rows(

@@ -19,6 +19,9 @@ from tests.integration.state_flow import FAR, StateFlow, drain, own_to_the_end
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 COUNTS = "SELECT window.start AS start, who, count(*) AS n FROM src GROUP BY window(at, '10 seconds'), who"
+UNITED = "(SELECT * FROM src UNION ALL SELECT * FROM other)"
+TURNED = "(SELECT * FROM other UNION ALL SELECT * FROM src)"
+TWICE = "(SELECT * FROM src UNION ALL SELECT * FROM other UNION ALL SELECT * FROM src)"
 FIT = (COUNTS, COUNTS.replace("count(*)", "count(*) + 1"), COUNTS.replace("who,", "upper(who) AS w,"))
 DO_NOT = {
     COUNTS.replace("who", "n % 7"): r"task-0 has kept for aggregate does not .*\(\[STATE_STORE_KEY_SCHEMA",
@@ -53,6 +56,7 @@ def test_what_does_not_fit_is_refused_by_the_operators_name_and_nothing_is_chang
         owner.release()
 
 
+@pytest.mark.full
 def test_of_several_operators_the_one_is_named_that_does_not_fit(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -134,15 +138,15 @@ def test_where_nothing_is_kept_yet_everything_fits(
     check(StateFlow(memory_registry, spark, tmp_path, sql=COUNTS), COUNTS, tmp_path / "none")
 
 
+@pytest.mark.parametrize(
+    ("other", "read"), [(TURNED, "other, src"), pytest.param(TWICE, "src, other, src", marks=pytest.mark.full)]
+)
 def test_sources_in_another_order_are_refused_before_anything_is_planned(
-    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path, other: str, read: str
 ) -> None:
     """Spark has no names for them: each would go on where the other one was. A batch that is planned so cannot run, and
     the transformation from before could not run it either."""
-    united = "(SELECT * FROM src UNION ALL SELECT * FROM other)"
-    turned = "(SELECT * FROM other UNION ALL SELECT * FROM src)"
-    twice = "(SELECT * FROM src UNION ALL SELECT * FROM other UNION ALL SELECT * FROM src)"
-    counts = COUNTS.replace("FROM src", f"FROM {united}")
+    counts = COUNTS.replace("FROM src", f"FROM {UNITED}")
     flow = StateFlow(memory_registry, spark, tmp_path, sql=counts, reads=["src", "other"])
     flow.append("in/0", [(10, "a", 1)])
     flow.append("other", [(11, "a", 1)])
@@ -150,13 +154,12 @@ def test_sources_in_another_order_are_refused_before_anything_is_planned(
     flow.append("in/0", [(12, "a", 1), (FAR, "a", 1)])
     flow.append("other", [(13, "a", 1), (FAR, "a", 1)])
     told = "has read src, other, in this order, and the transformation reads {}: "
-    for other, read in ((turned, "other, src"), (twice, "src, other, src")):
-        sql = counts.replace(united, other)
-        with pytest.raises(CheckpointMismatch, match=f"task-0 {told.format(read)}"):
-            check(flow, sql, flow.query_directory)
-        flow.config = flow.config.model_copy(update={"sql": sql})
-        with flow.owner() as owner, pytest.raises(CheckpointMismatch, match=f"query {told.format(read)}"):
-            own_to_the_end(owner)
+    sql = counts.replace(UNITED, other)
+    with pytest.raises(CheckpointMismatch, match=f"task-0 {told.format(read)}"):
+        check(flow, sql, flow.query_directory)
+    flow.config = flow.config.model_copy(update={"sql": sql})
+    with flow.owner() as owner, pytest.raises(CheckpointMismatch, match=f"query {told.format(read)}"):
+        own_to_the_end(owner)
     flow.config = flow.config.model_copy(update={"sql": counts})
     flow.run_to_the_end()
     assert [row["n"] for row in flow.delivered()] == [4]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,7 @@ def test_a_query_that_was_stopped_is_kept_by_nobody(
         idle = weakly(spark, owner)
         owner.take_over()  # the session that was made last is the active one
         owner.release()
-        for kept in (finished, *idle):
-            assert any(is_gone(spark, kept) for _ in range(LOOKS_MAX))
+        assert any(are_gone(spark, [finished, *idle]) for _ in range(LOOKS_MAX))
 
 
 def weakly(spark: SparkSession, owner: StatefulRunner) -> list[Any]:
@@ -51,9 +51,9 @@ def weakly(spark: SparkSession, owner: StatefulRunner) -> list[Any]:
     return [jvm.java.lang.ref.WeakReference(one) for one in kept]
 
 
-def is_gone(spark: SparkSession, kept: Any) -> bool:
+def are_gone(spark: SparkSession, kept: Sequence[Any]) -> bool:
     gc.collect()
     jvm: Any = spark._jvm
     jvm.System.gc()
-    pause(0.05)
-    return kept.get() is None
+    pause(0.5)  # a look costs the JVM as much
+    return all(one.get() is None for one in kept)

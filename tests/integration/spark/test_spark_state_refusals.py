@@ -275,7 +275,7 @@ def test_what_bounds_each_operator_is_said(
     assert {one.bound for one in plan.state} == {bound}
 
 
-@pytest.mark.parametrize("sql", [JOIN, f"{JOIN} AND r.at > l.at"])
+@pytest.mark.parametrize("sql", [JOIN, pytest.param(f"{JOIN} AND r.at > l.at", marks=pytest.mark.full)])
 def test_what_grows_for_ever_is_allowed_by_its_name_only(spark: SparkSession, sql: str) -> None:
     with pytest.raises(ConfigInvalid, match=r"join \(who\) keeps its records for ever: .*state.unbounded: \[join\]"):
         checked(spark, sql)

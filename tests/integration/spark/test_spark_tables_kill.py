@@ -1,6 +1,7 @@
-"""`kind: spark` in real processes that are killed, on a database file (SQLite): at least once, and nothing is lost.
+"""`kind: spark` whose owners die around their write: at least once, and nothing is lost.
 
-Both sides of the database are looked at through Python's own sqlite3, never through the engine or Spark.
+In every run within one process, on Parquet files; in full ones in processes that are killed, on a database file
+(SQLite). Both sides are looked at through Arrow and Python's own sqlite3, never through the engine or Spark.
 """
 
 from __future__ import annotations
@@ -13,15 +14,27 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
+from scribengin.connectors import Environment
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.spark.transform.transformation import Transformation
+from scribengin.testing.failpoints import at_failpoint
 from scribengin_dev.servers.jars.artifacts import jars_of
+from scribengin_registry.contract import Registry
 from scribengin_registry.embedded import EmbeddedZooKeeper
+from tests.dying import Died, die
 from tests.integration.cluster import running_cluster, start
+from tests.integration.owners import owners_of
 from tests.stalls import expect_output, output_awaited
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * 600)]
@@ -126,6 +139,44 @@ def tables(tmp_path: Path) -> Tables:
     return Tables(tmp_path)
 
 
+def test_an_owner_that_dies_around_its_write_loses_nothing_and_repeats_one_round(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Before its second write; the next one after its second; the third one goes on to the end."""
+    written = tmp_path / "out"
+    rows = 6 * ROUND
+    (tmp_path / "src").mkdir()
+    pq.write_table(pa.table({"id": range(1, rows + 1)}), tmp_path / "src" / "rows.parquet")
+    files = {"kind": "spark", "spark_format": "parquet"}
+    described = {
+        "name": "flow",
+        "sources": {"src": {**files, "options": {"path": str(tmp_path / "src")}, "increasing": "id"}},
+        "sinks": {"out": {**files, "options": {"path": str(written)}}},
+        "sql": {"out": "SELECT id FROM src"},
+        "round": {"records_max": ROUND},
+    }
+    config = DataflowConfig.parse(described, source="the test")
+    environment = Environment(memory_registry, config.name, STREAM_NODES)
+
+    def own(generation: int, stop: str) -> list[int]:
+        """What is written by then. The owner dies at the second passing of the stop, if there is one."""
+        with OpenedDataflow(config, environment) as resources, suppress(Died):
+            transform = Transformation.load(resources.transformation_spec(), spark)
+            [owner] = owners_of(memory_registry, resources, transform, generation=generation)
+            with closing(owner), at_failpoint(stop, die, occurrence=2):
+                owner.take_over()
+                while owner.run_round() is not None:
+                    pass
+                owner.release()
+        return sorted(pq.read_table(written).column("id").to_pylist())
+
+    assert own(1, "spark.table_write:before") == [*range(1, ROUND + 1)]
+    assert own(2, "spark.table_write:after") == [*range(1, 3 * ROUND + 1)]
+    again = range(2 * ROUND + 1, 3 * ROUND + 1)  # written, and not committed
+    assert own(3, "none") == sorted([*range(1, rows + 1), *again])
+
+
+@pytest.mark.full
 def test_an_owner_that_is_killed_around_its_write_loses_nothing_and_repeats_one_round(
     registry_hosts: str, tables: Tables, tmp_path: Path
 ) -> None:

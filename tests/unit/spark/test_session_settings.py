@@ -12,6 +12,7 @@ from scribengin.base.process.scratch import ScratchDirectory
 from scribengin.spark.session import session
 from scribengin.spark.session.spark_master import settings_for
 from scribengin_registry.java.runtime import JavaRuntime
+from tests.temporary import temporary_directory
 
 OPTIONS = "spark.driver.extraJavaOptions"
 SHUFFLE = "spark.sql.shuffle.partitions"
@@ -46,6 +47,21 @@ def test_a_brief_session_compiles_lightly_and_any_other_as_ever_and_the_users_wo
     with pytest.raises(KeyboardInterrupt):
         session.start_session("x", master="local[1]", conf=conf, brief=brief)
     assert [word[-1] for word in told[0].split() if "Tiered" in word] == levels
+
+
+@pytest.mark.parametrize(("deep", "sockets"), [("d", "true"), ("d" * 100, "false")])
+def test_a_temporary_directory_of_a_long_path_has_no_sockets(
+    deep: str, sockets: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their paths must be short."""
+    with temporary_directory() as place:
+        directory = Path(place) / deep
+        directory.mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(directory))
+        scratch = ScratchDirectory("x-")
+        told = dict(session._spark_conf("x", "local[1]", 512, {}, scratch, "").getAll())
+        scratch.remove()
+    assert told["spark.python.unix.domain.socket.enabled"] == sockets
 
 
 @pytest.mark.parametrize(
