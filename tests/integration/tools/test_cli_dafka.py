@@ -73,6 +73,7 @@ def test_what_was_written_is_read_from_the_store_once_its_writer_is_gone(
         assert line.ok("dafka", "read", "flights", "--from", "1h", "-n", "4", *towers).out == earliest.out
 
 
+@pytest.mark.full
 def test_a_store_writes_for_many_producers_with_few_threads(line: CommandLine, towers: tuple[str, ...]) -> None:
     config = DafkaConfig.parse({"beacon": {"pub_address": towers[3], "sub_address": towers[1]}}, source="the test")
     with line.process("dafka", "store", "--namespace", "/logs", *towers) as store, ExitStack() as stack:
@@ -181,6 +182,7 @@ def test_perf_says_how_fast_it_is(line: CommandLine) -> None:
     assert re.search(r"^on its way at 20/s: p50 \d+\.\d\d ms, p99 \d+\.\d\d ms$", shown, re.MULTILINE)
 
 
+@pytest.mark.full
 def test_perf_measures_the_stores_of_a_network_that_runs(line: CommandLine, towers: tuple[str, ...]) -> None:
     with server(line, "store", "--namespace", "/logs", *towers):
         done = line.ok(

@@ -110,6 +110,7 @@ def while_it_checks(monkeypatch: pytest.MonkeyPatch, view: DataflowView, **chang
     monkeypatch.setattr(checking, "check", checked)
 
 
+@pytest.mark.full
 def test_what_another_operator_edits_while_it_checks_stays_and_is_told(
     line: CommandLine, view: DataflowView, flow: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +140,7 @@ def test_what_another_operator_has_edited_otherwise_is_not_overwritten_and_nothi
     assert masters(view)
 
 
+@pytest.mark.full
 def test_another_number_of_tasks_that_a_reader_would_see_out_of_order_is_refused_before_anything_is_stopped(
     line: CommandLine, view: DataflowView, flow: Path
 ) -> None:
