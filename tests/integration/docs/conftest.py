@@ -1,7 +1,8 @@
-"""What runs the dear command of many pages in the process of their tests."""
+"""What runs the commands of a page in the process of its test."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import pytest
@@ -9,21 +10,22 @@ from pyspark.sql import SparkSession
 
 from scribengin.spark import runtime
 from tests.integration.cli_runner import CommandLine
-from tests.integration.docs.pages import Explain, Terminal
+from tests.integration.docs.pages import RunsHere, Terminal
 
 
 @pytest.fixture
-def explain(spark: SparkSession, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Explain:
-    """Runs the command in this process, which has a Spark session already: a page has many of them."""
+def runs_here(spark: SparkSession, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunsHere:
+    """This process has all modules and a Spark session already: a command takes seconds less."""
     monkeypatch.setattr(runtime, "start", lambda *_arguments, **_options: spark)
     monkeypatch.setattr(runtime, "stop", lambda: None)
 
-    def explained(terminal: Terminal, words: Sequence[str]) -> str:
+    def run(terminal: Terminal, words: Sequence[str]) -> str:
         with monkeypatch.context() as theirs:
             theirs.chdir(terminal.directory)
+            for name in os.environ.keys() - terminal.environment.keys():
+                theirs.delenv(name)
             for name, value in terminal.environment.items():
-                if name == "HOME" or name.startswith("SCRIBENGIN_"):
-                    theirs.setenv(name, value)
+                theirs.setenv(name, value)
             return CommandLine(terminal.address, capfd).ok(*words).out
 
-    return explained
+    return run

@@ -35,6 +35,7 @@ _LEAST_DESCRIPTOR = {
     "sinks": {"out": {"kind": "log", "log": "out"}},
     "sql": "SELECT payload FROM in",
 }
+_OF_THE_SHELL = frozenset("$&|<>*")
 _PYTHON = """
 import contextlib, io, json, os, sys, traceback
 answers = os.fdopen(int(sys.argv[1]), "w")
@@ -90,8 +91,8 @@ class Terminal:
     directory: Path
     environment: dict[str, str]
     address: str = ADDRESS
-    explain: Explain | None = None
-    """What runs the command `explain` in place of the shell. Then each line of a block is a whole command."""
+    runs_here: RunsHere | None = None
+    """What runs plain commands of ours in place of the shell. Then each line of a block is a whole command."""
     printed: list[tuple[Block, str]] = field(default_factory=list)
     _python: PythonSession | None = None
 
@@ -119,7 +120,7 @@ class Terminal:
             assert not failure, f"{block.place}\n{block.text}\n{printed}\n{failure}"
             self.printed.append((block, printed))
         elif block.language == "bash":
-            self.printed.append((block, self._lines(block) if self.explain else self._shell(block, block.text)))
+            self.printed.append((block, self._lines(block) if self.runs_here else self._shell(block, block.text)))
 
     def save(self, block: Block) -> None:
         """Write the file that a block shows. One that the clone has must be what is shown."""
@@ -141,13 +142,12 @@ class Terminal:
             self._python.close()
 
     def _lines(self, block: Block) -> str:
-        assert self.explain is not None
+        assert self.runs_here is not None
         printed = ""
         for line in block.text.splitlines():
-            explained = line.startswith("scribengin explain ")
-            printed += (
-                self.explain(self, shlex.split(line, comments=True)[1:]) if explained else self._shell(block, line)
-            )
+            words = shlex.split(line, comments=True)
+            plain = words[:1] == ["scribengin"] and not any(set(word) & _OF_THE_SHELL for word in words)
+            printed += self.runs_here(self, words[1:]) if plain else self._shell(block, line)
         return printed
 
     def _shell(self, block: Block, text: str) -> str:
@@ -168,7 +168,7 @@ class Terminal:
         return text.replace(ADDRESS, self.address)
 
 
-Explain = Callable[[Terminal, Sequence[str]], str]
+RunsHere = Callable[[Terminal, Sequence[str]], str]
 """Runs a command of a terminal, by its words; what it prints."""
 
 

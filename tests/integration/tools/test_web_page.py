@@ -200,6 +200,7 @@ def test_the_labels_of_an_axis_differ(browser: Browser, registry: Registry) -> N
     assert labels["duration"][4] == ["0 ms", "0.5 ms", "1 ms"]
 
 
+@pytest.mark.full
 def test_no_word_of_the_history_is_broken(browser: Browser, registry: Registry) -> None:
     clock = put_chain(registry)
     view = DataflowView(registry, "flight_delays")
