@@ -15,11 +15,9 @@ import psutil
 import pytest
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.launcher.yarn.shipping.environment import build_environment
 from scribengin_dev.servers.hadoop.yarn import LABEL, RUN_VARIABLE, YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster
-from tests.integration.launcher.packed_environment import runs_with_nothing_from_here
 from tests.integration.launcher.shipped_flow import SESSION_S, feed, submit_shipped
 from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluster
 
@@ -45,12 +43,9 @@ def await_new_master(flow: YarnFlow, before: str | None) -> None:
     flow.wait(lambda: flow.status.master not in (None, before), "the next attempt to lead")
 
 
-def test_a_dataflow_lives_as_an_application_through_kills_and_a_restart(
-    flow: YarnFlow, cluster: Cluster, yarn: YarnServers
-) -> None:
+def test_a_dataflow_lives_as_an_application_through_kills_and_a_restart(flow: YarnFlow, cluster: Cluster) -> None:
     a_dataflow_with_a_package_comes_up_as_an_application(flow)
     its_words_are_shown(flow, r"worker-\d+", "running")
-    its_environment_runs_with_nothing_from_here(yarn, cluster)
     its_containers_carry_the_mark_of_the_run_that_started_them(flow)
     a_killed_worker_is_replaced(flow, cluster)
     a_killed_master_is_replaced_and_its_workers_never_stop(flow, cluster)
@@ -87,13 +82,6 @@ def its_words_are_shown(flow: YarnFlow, container: str, state: str) -> None:
         return bool(words) and any(map(wanted.match, headings))
 
     flow.wait(shown, f"the words of {container}, {state}")
-
-
-def its_environment_runs_with_nothing_from_here(yarn: YarnServers, cluster: Cluster) -> None:
-    """As a node has unpacked it."""
-    unpacked = yarn.unpacked(build_environment().path.name)
-    assert unpacked, "no node has unpacked the environment"
-    runs_with_nothing_from_here(unpacked[0], cluster.home)
 
 
 def its_containers_carry_the_mark_of_the_run_that_started_them(flow: YarnFlow) -> None:

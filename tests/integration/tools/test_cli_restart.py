@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pyspark.sql import SparkSession
 
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.registry.descriptors import Origin
@@ -20,7 +19,6 @@ from scribengin.log import LogNamespace
 from scribengin.operations.lifecycle import author, masters
 from scribengin.operations.submit import check as checking
 from scribengin.operations.submit.submit import submit
-from scribengin.spark import runtime
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import CommandLine
@@ -204,10 +202,8 @@ def test_code_that_is_not_where_it_was_is_asked_for(line: CommandLine, view: Dat
 
 @pytest.mark.spark
 def test_code_that_cannot_work_is_found_before_anything_is_stopped(
-    line: CommandLine, view: DataflowView, flow: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    line: CommandLine, view: DataflowView, flow: Path, session_of_commands: None
 ) -> None:
-    monkeypatch.setattr(runtime, "start", lambda *_arguments, **_options: spark)
-    monkeypatch.setattr(runtime, "stop", lambda: None)
     (flow.parent / "words.py").write_text('def transform(inputs, context):\n    return inputs["wrods"]\n')
     done = line("restart", "quiet")
     assert done.code == 2
