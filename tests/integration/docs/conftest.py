@@ -11,11 +11,15 @@ from tests.integration.cli_runner import CommandLine
 from tests.integration.docs.pages import RunsHere, Terminal
 
 
-@pytest.fixture
+@pytest.fixture(params=["here", pytest.param("in a shell", marks=pytest.mark.full)])
 def runs_here(
-    session_of_commands: None, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> RunsHere:
-    """This process has all modules and a Spark session already: a command takes seconds less."""
+    request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> RunsHere | None:
+    """This process has all modules and a Spark session already: a command takes seconds less. None: a shell runs all,
+    as a reader's does."""
+    if request.param != "here":
+        return None
+    request.getfixturevalue("session_of_commands")
 
     def run(terminal: Terminal, words: Sequence[str]) -> str:
         with monkeypatch.context() as theirs:

@@ -11,7 +11,7 @@ from tests.integration.docs.pages import RunsHere, sandbox_of, terminal_in
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_chains_run_as_they_are_printed(tmp_path: Path, runs_here: RunsHere) -> None:
+def test_chains_run_as_they_are_printed(tmp_path: Path, runs_here: RunsHere | None) -> None:
     with terminal_in(tmp_path) as terminal, sandbox_of(terminal):
         terminal.runs_here = runs_here
         terminal.run_page("docs/guide/chains.md")

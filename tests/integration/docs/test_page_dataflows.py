@@ -19,7 +19,7 @@ def test_dataflows_are_what_is_printed(tmp_path: Path, registry: Registry) -> No
 
 
 @pytest.mark.spark
-def test_transformations_are_what_is_printed(tmp_path: Path, registry: Registry, runs_here: RunsHere) -> None:
+def test_transformations_are_what_is_printed(tmp_path: Path, registry: Registry, runs_here: RunsHere | None) -> None:
     with terminal_in(tmp_path) as terminal:
         terminal.runs_here = runs_here
         stand_in_for_sandbox(terminal, registry)

@@ -13,7 +13,7 @@ from tests.integration.docs.pages import RunsHere, Terminal, stand_in_for_sandbo
 @pytest.mark.spark
 @pytest.mark.parametrize("page", ["log-store", "notebook"])
 def test_a_page_about_logs_runs_as_it_is_printed(
-    tmp_path: Path, registry: Registry, runs_here: RunsHere, page: str
+    tmp_path: Path, registry: Registry, runs_here: RunsHere | None, page: str
 ) -> None:
     with terminal_in(tmp_path) as terminal:
         terminal.runs_here = runs_here
