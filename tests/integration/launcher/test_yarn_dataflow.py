@@ -51,7 +51,7 @@ def test_a_dataflow_lives_as_an_application_through_kills_and_a_restart(flow: Ya
     a_killed_master_is_replaced_and_its_workers_never_stop(flow, cluster)
     kill_ends_everything_also_where_the_master_hangs(flow)
     started_again_it_goes_on_where_it_was_and_its_end_is_the_applications(flow, cluster)
-    its_words_are_shown(flow, r"master attempt \d+", "ended")
+    its_words_are_collected(flow)
 
 
 def a_dataflow_with_a_package_comes_up_as_an_application(flow: YarnFlow) -> None:
@@ -82,6 +82,16 @@ def its_words_are_shown(flow: YarnFlow, container: str, state: str) -> None:
         return bool(words) and any(map(wanted.match, headings))
 
     flow.wait(shown, f"the words of {container}, {state}")
+
+
+def its_words_are_collected(flow: YarnFlow) -> None:
+    """YARN says when, so that the command, a process with a JVM, need not ask again and again."""
+
+    def collected() -> bool:
+        return flow.applications()[-1].get("logAggregationStatus") not in {"NOT_START", "RUNNING"}
+
+    flow.wait(collected, "YARN to collect the words of all containers")
+    its_words_are_shown(flow, r"master attempt \d+", "ended")
 
 
 def its_containers_carry_the_mark_of_the_run_that_started_them(flow: YarnFlow) -> None:
