@@ -83,19 +83,19 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave logs on HDFS and BookKeeper to full runs, but for those that say otherwise."""
+    """Leave logs on HDFS and BookKeeper to full runs, but those on BookKeeper that say otherwise."""
     for item in items:
-        if _is_of_a_served_store(item) and item.get_closest_marker("real_stores") is None:
+        store = _store_of(item)
+        real = store == "bk" and item.get_closest_marker("real_stores") is not None
+        if store in SERVED_STORES and not real:
             item.add_marker(pytest.mark.full)
 
 
-def _is_of_a_served_store(item: pytest.Item) -> bool:
-    """Whether it is a variant of a test of logs, on HDFS or BookKeeper."""
-    return (
-        isinstance(item, pytest.Function)
-        and hasattr(item, "callspec")
-        and (item.callspec.params.get("log_place") in SERVED_STORES)
-    )
+def _store_of(item: pytest.Item) -> object:
+    """The store of a variant of a test of logs; None of another test."""
+    if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+        return item.callspec.params.get("log_place")
+    return None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -31,6 +31,13 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
+def session_of_commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that run in this process, and want a Spark session, have the one that tests share."""
+    monkeypatch.setattr(runtime, "start", lambda *_arguments, **_options: spark)
+    monkeypatch.setattr(runtime, "stop", lambda: None)
+
+
+@pytest.fixture
 def compiled_plans(spark: SparkSession) -> Iterator[None]:
     """Sessions that begin meanwhile have their plans compiled, as users' have."""
     conf = spark._jsc.sc().conf()

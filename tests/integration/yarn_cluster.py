@@ -75,10 +75,13 @@ _PROGRAM_TIMEOUT_S = 840.0
 _NOT_ENDED = "states=NEW,SUBMITTED,ACCEPTED,RUNNING"
 
 
-def verdict_of(launcher: str, program: str, yarn: YarnServers, registry_hosts: str, folder: Path, attempts: int) -> str:
-    """The last words of a program that was the master of an application: one beside the launcher's tests."""
+def verdict_of(
+    launcher: str, program: str, yarn: YarnServers, registry_hosts: str, folder: Path, attempts: int, *more: str
+) -> str:
+    """The last words of a program that was the master of an application: one beside the launcher's tests, and `more`
+    for it."""
     place = Path(__file__).with_name("launcher") / program
-    words = [launcher, str(attempts), str(folder), str(place), registry_hosts, str(folder)]
+    words = [launcher, str(attempts), str(folder), str(place), registry_hosts, str(folder), *more]
     done = subprocess.run(
         [sys.executable, "-c", _SUBMIT_PROGRAM, *words],
         env={**os.environ, "HADOOP_CONF_DIR": str(yarn.conf_directory)},

@@ -57,7 +57,7 @@ def test_a_log_is_a_sink(environment: Environment, tmp_path: Path) -> None:
     params=[
         pytest.param("broker", marks=pytest.mark.servers),
         "memory",
-        pytest.param("marks come late", marks=pytest.mark.long),
+        pytest.param("marks come late", marks=pytest.mark.full),
     ]
 )
 def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:

@@ -228,6 +228,7 @@ def payloads(opened: Sink) -> list[bytes]:
     return [one for batch in opened.committed(opened.streams(1)[0]) for one in batch["payload"].to_pylist()]
 
 
+@pytest.mark.full
 def test_a_topic_that_was_truncated_to_its_end_is_empty_and_goes_on(
     network: Network, environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,8 +59,17 @@ def test_files_are_a_source(environment: Environment, tmp_path: Path) -> None:
     check_source(lambda: open_source("in", config, environment), append)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("hdfs", marks=pytest.mark.servers), "memory", "in-memory"])
-@pytest.mark.parametrize("form", ["lines", "frames", "gz", "parquet"])
+FORMATS = ("lines", "frames", "gz", "parquet")
+ON_HDFS = [
+    pytest.param(
+        form, "hdfs", marks=[pytest.mark.servers] if form == "parquet" else [pytest.mark.servers, pytest.mark.full]
+    )
+    for form in FORMATS
+]
+IN_MEMORY = [(form, kind) for kind in ("memory", "in-memory") for form in FORMATS]
+
+
+@pytest.mark.parametrize(("form", "kind"), [*ON_HDFS, *IN_MEMORY])
 def test_files_of_every_format_are_a_source_wherever_they_are(
     environment: Environment, request: pytest.FixtureRequest, kind: str, form: str
 ) -> None:

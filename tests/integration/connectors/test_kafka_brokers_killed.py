@@ -92,6 +92,7 @@ def test_a_broker_that_is_killed_at_any_moment_costs_no_record_and_doubles_none(
         flow.append(RECORDS)
 
 
+@pytest.mark.full
 def test_a_decision_whose_markers_nobody_has_written_stands_though_its_coordinator_is_killed(
     flow: Flow, owner: RoundRunner, kafka_brokers: KafkaBrokers, kill: Callable[[int], None]
 ) -> None:

@@ -91,6 +91,7 @@ def test_a_control_client_that_does_not_find_its_broker_again_is_replaced(
         cluster.release()
 
 
+@pytest.mark.full
 def test_a_broker_that_comes_back_is_read_on_from(own_kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(opened(own_kafka.bootstrap)) as source:
         with closing(KafkaSide(own_kafka.bootstrap)) as side:

@@ -24,7 +24,8 @@ from tests.servers.kafka_side import KafkaSide
 from tests.stalls import expect_output
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-STOPS = ("round.prepare:after", "kafka.commit:after", "round.commit:after")
+DECIDED = "kafka.commit:after"
+STOPS = ("round.prepare:after", DECIDED, "round.commit:after")
 """Where one owner after the other dies: the round is prepared, decided, committed."""
 
 
@@ -34,8 +35,9 @@ def side(kafka: KafkaServer) -> Iterator[KafkaSide]:
         yield opened
 
 
+@pytest.mark.parametrize("stops", [(DECIDED,), pytest.param(STOPS, marks=pytest.mark.full)], ids=["decided", "each"])
 def test_windows_over_a_topic_come_out_in_a_topic_once_whoever_dies(
-    memory_registry: Registry, spark: SparkSession, tmp_path: Path, side: KafkaSide
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path, side: KafkaSide, stops: tuple[str, ...]
 ) -> None:
     read, written = f"in-{uuid.uuid4().hex}", f"out-{uuid.uuid4().hex}"
     side.create(read, partitions=2)
@@ -51,7 +53,7 @@ def test_windows_over_a_topic_come_out_in_a_topic_once_whoever_dies(
     )
     for partition in range(2):
         side.send(read, payloads_of([*EVENTS[:20], *END]), partition=partition)
-    for stop in STOPS:
+    for stop in stops:
         with flow.owner() as owner, at_failpoint(stop, die), pytest.raises(Died):
             own_to_the_end(owner)
     flow.run_to_the_end()

@@ -71,13 +71,14 @@ def output(hdfs: HdfsServers, registry: Registry) -> Output:
     return Output(hdfs, registry)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "settings",
     [
         {"file_format": "parquet", "merge_bytes": 1000, "merge_age_s": 0},
-        pytest.param({"format": "json"}, marks=pytest.mark.full),
-        pytest.param({"file_format": "binary", "codec": "zstd", "merge_bytes": 100}, marks=pytest.mark.full),
-        pytest.param({"codec": "gzip", "merge_bytes": 100, "merge_age_s": 0}, marks=pytest.mark.full),
+        {"format": "json"},
+        {"file_format": "binary", "codec": "zstd", "merge_bytes": 100},
+        {"codec": "gzip", "merge_bytes": 100, "merge_age_s": 0},
     ],
     ids=["parquet", "lines", "frames", "gzip"],
 )
@@ -123,6 +124,7 @@ def test_partitions_and_codecs_are_read_by_hdfss_own_client(output: Output) -> N
     }
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_spark_finds_the_partitions_and_nothing_that_is_not_final(output: Output, spark: SparkSession) -> None:
     hours = [START + timedelta(hours=number) for number in range(4)]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 
 from scribengin.base.process.lifetime import EXIT_SESSION_LOST
 from scribengin_registry.embedded import EmbeddedZooKeeper
-from tests.integration.cli_runner import command
+from tests.integration.cli_runner import CommandLine
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 from tests.integration.counted_windows import COUNTING, COUNTS, wait_for_windows
 
@@ -31,7 +30,21 @@ def cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFacto
         yield cluster
 
 
-def test_a_killed_workers_windows_are_counted_on_by_the_next_one(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.fixture
+def line(
+    cluster: Cluster,
+    session_of_commands: None,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> CommandLine:
+    monkeypatch.setenv("SCRIBENGIN_REGISTRY", cluster.registry.hosts)
+    monkeypatch.setenv("SCRIBENGIN_HOME", str(cluster.home))
+    return CommandLine(cluster.registry.hosts, capfd)
+
+
+def test_a_killed_workers_windows_are_counted_on_by_the_next_one(
+    cluster: Cluster, line: CommandLine, tmp_path: Path
+) -> None:
     (tmp_path / "counts.py").write_text(COUNTS)
     cluster.append("in/0", 95)
     flow = start(
@@ -48,19 +61,21 @@ def test_a_killed_workers_windows_are_counted_on_by_the_next_one(cluster: Cluste
     wait_for_windows(flow, 19, "in/0")
     chosen = ("--operator", "aggregate", "--key", "log=in/0", "--key", f"window.start={LAST_START}")
     kept = {"task": "task-0", "key": {"window": LAST, "log": "in/0"}, "value": {"count": 5}}
-    flow.wait(lambda: state(cluster, *chosen) == [kept], "five records in the last window, whose batch may still go on")
+    flow.wait(lambda: state(line, *chosen) == [kept], "five records in the last window, whose batch may still go on")
     assert list((cluster.home / "state" / "counting" / "task-0").iterdir()), "checkpoints are where the home is"
 
     (tmp_path / "counts.py").write_text(COUNTS.replace('"log").count', '(F.col("n") % 7).alias("log")).count'))
     workers = flow.ready_workers()
-    refused = told(cluster, "restart", "counting", "--yes")
-    assert refused.returncode == 2
-    assert "what task-0 has kept for aggregate does not fit the transformation any more" in refused.stderr
+    refused = line("restart", "counting", "--yes")
+    assert refused.code == 2
+    assert "what task-0 has kept for aggregate does not fit the transformation any more" in refused.err
     assert (flow.ready_workers(), flow.view.status().state) == (workers, "running")
 
 
 @pytest.mark.full
-def test_two_workers_share_the_keys_and_are_killed_stalled_and_scaled_away(cluster: Cluster, tmp_path: Path) -> None:
+def test_two_workers_share_the_keys_and_are_killed_stalled_and_scaled_away(
+    cluster: Cluster, line: CommandLine, tmp_path: Path
+) -> None:
     """A record's key is its log's name, and these names belong to these logs."""
     (tmp_path / "counts.py").write_text(COUNTS)
     for number in range(2):
@@ -88,17 +103,17 @@ def test_two_workers_share_the_keys_and_are_killed_stalled_and_scaled_away(clust
     for number in range(2):
         chosen = ("--operator", "aggregate", "--key", f"log=src/{number}", "--key", f"window.start={LAST_START}")
         kept = {"task": f"task-{number}", "key": {"window": LAST, "log": f"src/{number}"}, "value": {"count": 5}}
-        flow.wait(lambda chosen=chosen, kept=kept: state(cluster, *chosen, of="sharing") == [kept], f"task {number}")
-    refused = told(cluster, "config", "set", "sharing", "tasks=1")
-    assert refused.returncode == 2
-    assert "tasks stays 2: what is kept of a key cannot move" in refused.stderr
+        flow.wait(lambda chosen=chosen, kept=kept: state(line, *chosen, of="sharing") == [kept], f"task {number}")
+    refused = line("config", "set", "sharing", "tasks=1")
+    assert refused.code == 2
+    assert "tasks stays 2: what is kept of a key cannot move" in refused.err
     a_worker_stalls_longer_than_its_session(cluster, flow)
     one_worker_has_the_tasks_of_both(cluster, flow)
-    in_three_partitions_from_now_on(cluster, flow)
-    assert told(cluster, "pause", "sharing").returncode == 0
+    in_three_partitions_from_now_on(cluster, line, flow)
+    assert line("pause", "sharing").code == 0
     flow.wait_for_state("paused")
-    rewound = told(cluster, "rewind", "sharing", "--to", "earliest", "--yes")
-    assert rewound.returncode == 0, rewound.stderr
+    rewound = line("rewind", "sharing", "--to", "earliest", "--yes")
+    assert rewound.code == 0, rewound.err
     assert not list((cluster.home / "state").glob("sharing/task-*/*")), "what both have kept is forgotten"
 
 
@@ -132,28 +147,21 @@ def one_worker_has_the_tasks_of_both(cluster: Cluster, flow: Flow) -> None:
     wait_for_windows(flow, 39, "src/0", "src/1")
 
 
-def in_three_partitions_from_now_on(cluster: Cluster, flow: Flow) -> None:
+def in_three_partitions_from_now_on(cluster: Cluster, line: CommandLine, flow: Flow) -> None:
     """It is paused for that, and counts on."""
-    refused = told(cluster, "config", "set", "sharing", "state.partitions=3")
-    assert refused.returncode == 2
-    assert "state.partitions cannot be edited while tasks run: `scribengin pause sharing`" in refused.stderr
+    refused = line("config", "set", "sharing", "state.partitions=3")
+    assert refused.code == 2
+    assert "state.partitions cannot be edited while tasks run: `scribengin pause sharing`" in refused.err
     for words in (("pause", "sharing"), ("config", "set", "sharing", "state.partitions=3"), ("resume", "sharing")):
-        ended = told(cluster, *words)
-        assert ended.returncode == 0, ended.stderr
+        ended = line(*words)
+        assert ended.code == 0, ended.err
     for number in range(2):
         cluster.append(f"src/{number}", 100)
     wait_for_windows(flow, 49, "src/0", "src/1")
-    listed = told(cluster, "state", "sharing", "--json")
-    assert [(one["task"], one["partitions"]) for one in json.loads(listed.stdout)] == [("task-0", 3), ("task-1", 3)]
+    listed = line("state", "sharing", "--json")
+    assert [(one["task"], one["partitions"]) for one in json.loads(listed.out)] == [("task-0", 3), ("task-1", 3)]
 
 
-def state(cluster: Cluster, *options: str, of: str = "counting") -> list[Any]:
+def state(line: CommandLine, *options: str, of: str = "counting") -> list[Any]:
     """What `scribengin state` prints."""
-    ended = told(cluster, "state", of, *options, "--json")
-    assert ended.returncode == 0, ended.stderr
-    return [json.loads(line) for line in ended.stdout.splitlines()]
-
-
-def told(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "SCRIBENGIN_REGISTRY": cluster.registry.hosts, "SCRIBENGIN_HOME": str(cluster.home)}
-    return subprocess.run(command(list(words)), env=environment, capture_output=True, text=True, check=False)
+    return [json.loads(one) for one in line.ok("state", of, *options, "--json").out.splitlines()]

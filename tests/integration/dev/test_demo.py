@@ -51,6 +51,7 @@ def test_the_demo_loses_and_duplicates_nothing_though_master_and_worker_are_kill
     await_none(lambda: processes_in(tmp_path))
 
 
+@pytest.mark.full
 def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path) -> None:
     demo = start_demo(tmp_path, "--records", "2000")
     try:

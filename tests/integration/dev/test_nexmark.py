@@ -139,7 +139,13 @@ CASES: dict[str, Callable[[Rows], Rows]] = {
 }
 
 
-@pytest.mark.parametrize("query", CASES)
+ALONE = ("q1", "q2")
+"""A projection and a filter, as others have them within."""
+
+
+@pytest.mark.parametrize(
+    "query", [pytest.param(name, marks=pytest.mark.full) if name in ALONE else name for name in CASES]
+)
 def test_a_query_makes_of_the_events_what_pandas_makes(
     spark: SparkSession, records: pa.Table, happened: Rows, query: str
 ) -> None:
@@ -159,7 +165,7 @@ def test_bids_are_counted_by_when_they_came(spark: SparkSession, records: pa.Tab
     [
         ("q3", ("join",)),
         ("q5", ("aggregate-1", "aggregate-2")),
-        ("q7", ("join", "aggregate")),
+        pytest.param("q7", ("join", "aggregate"), marks=pytest.mark.full),
         ("q8", ("join", "aggregate-1", "aggregate-2")),
         ("q11", ("session",)),
         ("q12", ("aggregate",)),

@@ -114,18 +114,21 @@ def test_a_jar_that_is_not_the_one_of_the_lock_file_is_refused_and_not_kept(
     assert list((tmp_path / "cache").rglob("server-1.0.jar")) == []
 
 
+@pytest.mark.full
 def test_a_repository_that_refuses_now_and_then_is_asked_again(repository: Repository, tmp_path: Path) -> None:
     repository.refusals = 4
     assert len(jars_of("example", locks=tmp_path / "locks")) == 3
     assert repository.refusals == 0
 
 
+@pytest.mark.full
 def test_a_jar_that_is_not_there_is_an_error_that_names_it(repository: Repository, tmp_path: Path) -> None:
     next((tmp_path / "repository").rglob("native-3.0-linux.jar")).unlink()
     with pytest.raises(ArtifactUnavailable, match=r"(?s)check the network, or name a repository.*native"):
         jars_of("example", locks=tmp_path / "locks")
 
 
+@pytest.mark.full
 def test_processes_that_want_the_same_jars_at_once_fetch_them_once(repository: Repository, tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from scribengin_dev.servers.jars.artifacts import jars_of\n"
@@ -137,6 +140,7 @@ def test_processes_that_want_the_same_jars_at_once_fetch_them_once(repository: R
     assert repository.served == Counter(["helper-2.0.jar", "native-3.0-linux.jar", "server-1.0.jar"])
 
 
+@pytest.mark.full
 def test_refreshing_a_lock_file_finds_what_is_needed_and_takes_the_sums_that_there_are(
     repository: Repository, tmp_path: Path
 ) -> None:

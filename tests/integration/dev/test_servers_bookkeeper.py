@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import psutil
+import pytest
 
 from scribengin_dev.bench.clients.jobs import run_job
 from scribengin_dev.servers.bookkeeper import BookKeeperServers
 
 
+@pytest.mark.full
 def test_distributedlog_reads_what_it_wrote_after_all_bookies_were_restarted(
     bookkeeper: BookKeeperServers,
 ) -> None:

@@ -57,6 +57,7 @@ def test_hadoop_is_the_version_whose_client_is_inside_pyspark() -> None:
     assert [f"hadoop-client-api-{version}.jar" for version in versions] == [client.name]
 
 
+@pytest.mark.full
 def test_an_application_runs_on_yarn_and_what_it_said_is_kept_on_hdfs(yarn: YarnServers, hdfs: HdfsServers) -> None:
     where = "echo configured by $HADOOP_CONF_DIR with $JAVA_HOME 1><LOG_DIR>/stdout"
     application = submit(yarn, where, queue=QUEUES[1], priority=7)
@@ -127,6 +128,7 @@ def test_a_killed_node_is_lost_its_containers_are_orphans_and_it_can_come_back(o
     assert own_yarn.pids == {}
 
 
+@pytest.mark.full
 def test_a_daemon_that_does_not_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
     """The NameNode: a ResourceManager takes a minute to end."""
     servers = HdfsServers(tmp_path, data_nodes=0, settings={"dfs.replication": 1, "dfs.namenode.edits.dir.minimum": 5})

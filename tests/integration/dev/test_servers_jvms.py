@@ -48,6 +48,7 @@ stop_session()
 """
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_users_session_takes_its_classes_from_the_archive_of_the_cache(tmp_path: Path, spark: SparkSession) -> None:
     archive = CACHE / f"spark-classes-{mark(find_java())}.jsa"

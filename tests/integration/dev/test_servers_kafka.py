@@ -16,6 +16,7 @@ PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
+@pytest.mark.full
 def test_what_its_producer_writes_its_consumer_reads_after_a_restart(own_kafka: KafkaServer) -> None:
     own_kafka.create_topic("restarted")
     own_kafka.run(PRODUCER, ["--topic", "restarted"], stdin="one\ntwo\n")
@@ -30,6 +31,7 @@ def test_what_its_producer_writes_its_consumer_reads_after_a_restart(own_kafka: 
     assert own_kafka.run(CONSUMER, words).split() == ["one", "two"]
 
 
+@pytest.mark.full
 def test_a_tool_that_fails_says_why(own_kafka: KafkaServer) -> None:
     with pytest.raises(ServerDown, match=r"(?s)TopicCommand ended with exit status 1.*does not exist"):
         own_kafka.delete_topic("never-made")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.zookeeper import ZooKeeperServers
 from scribengin_registry.contract import ProtectedRegistry
@@ -9,6 +11,7 @@ from scribengin_registry.errors import OutcomeUnknown
 from scribengin_registry.opening import connect
 
 
+@pytest.mark.full
 def test_a_session_outlives_the_leader_of_three(zookeeper_quorum: ZooKeeperServers) -> None:
     with connect(zookeeper_quorum.hosts, session_timeout_s=30.0) as session:
         session.create("/before", b"1", ephemeral=True)

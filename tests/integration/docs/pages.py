@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,7 @@ _LEAST_DESCRIPTOR = {
     "sinks": {"out": {"kind": "log", "log": "out"}},
     "sql": "SELECT payload FROM in",
 }
+_OF_THE_SHELL = frozenset("$&|<>*")
 _PYTHON = """
 import contextlib, io, json, os, sys, traceback
 answers = os.fdopen(int(sys.argv[1]), "w")
@@ -90,6 +92,8 @@ class Terminal:
     directory: Path
     environment: dict[str, str]
     address: str = ADDRESS
+    runs_here: RunsHere | None = None
+    """What runs plain commands of ours in place of the shell. Then each line of a block is a whole command."""
     printed: list[tuple[Block, str]] = field(default_factory=list)
     _python: PythonSession | None = None
 
@@ -117,7 +121,7 @@ class Terminal:
             assert not failure, f"{block.place}\n{block.text}\n{printed}\n{failure}"
             self.printed.append((block, printed))
         elif block.language == "bash":
-            self.printed.append((block, self._shell(block)))
+            self.printed.append((block, self._lines(block) if self.runs_here else self._shell(block, block.text)))
 
     def save(self, block: Block) -> None:
         """Write the file that a block shows. One that the clone has must be what is shown."""
@@ -138,10 +142,19 @@ class Terminal:
         if self._python is not None:
             self._python.close()
 
-    def _shell(self, block: Block) -> str:
+    def _lines(self, block: Block) -> str:
+        assert self.runs_here is not None
+        printed = ""
+        for line in block.text.splitlines():
+            words = shlex.split(line, comments=True)
+            plain = words[:1] == ["scribengin"] and not any(set(word) & _OF_THE_SHELL for word in words)
+            printed += self.runs_here(self, words[1:]) if plain else self._shell(block, line)
+        return printed
+
+    def _shell(self, block: Block, text: str) -> str:
         kept = self.directory / "environment"
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", f"{self._as_printed(block.text)}\nenv -0 > {kept}"],
+            ["bash", "-euo", "pipefail", "-c", f"{self._as_printed(text)}\nenv -0 > {kept}"],
             cwd=self.directory,
             env=self.environment,
             capture_output=True,
@@ -154,6 +167,10 @@ class Terminal:
 
     def _as_printed(self, text: str) -> str:
         return text.replace(ADDRESS, self.address)
+
+
+RunsHere = Callable[[Terminal, Sequence[str]], str]
+"""Runs a command of a terminal, by its words; what it prints."""
 
 
 @contextmanager

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.docs.pages import sandbox_of, terminal_in
+from tests.integration.docs.pages import RunsHere, sandbox_of, terminal_in
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_chains_run_as_they_are_printed(tmp_path: Path) -> None:
+def test_chains_run_as_they_are_printed(tmp_path: Path, runs_here: RunsHere | None) -> None:
     with terminal_in(tmp_path) as terminal, sandbox_of(terminal):
+        terminal.runs_here = runs_here
         terminal.run_page("docs/guide/chains.md")
     lines = terminal.shown("scribengin submit").splitlines()
     for drawn in ("log orders/* --> clean", "clean --> log clean --> archive"):

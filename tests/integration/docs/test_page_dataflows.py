@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scribengin_registry.contract import Registry
-from tests.integration.docs.pages import stand_in_for_sandbox, terminal_in
+from tests.integration.docs.pages import RunsHere, stand_in_for_sandbox, terminal_in
 
 
 @pytest.mark.spark
@@ -19,8 +19,9 @@ def test_dataflows_are_what_is_printed(tmp_path: Path, registry: Registry) -> No
 
 
 @pytest.mark.spark
-def test_transformations_are_what_is_printed(tmp_path: Path, registry: Registry) -> None:
+def test_transformations_are_what_is_printed(tmp_path: Path, registry: Registry, runs_here: RunsHere | None) -> None:
     with terminal_in(tmp_path) as terminal:
+        terminal.runs_here = runs_here
         stand_in_for_sandbox(terminal, registry)
         terminal.run_page("docs/guide/transformations.md")
     assert "room STRING" in terminal.shown("scribengin explain rooms")

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.docs.pages import sandbox_of, terminal_in
+from tests.integration.docs.pages import RunsHere, sandbox_of, terminal_in
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-def test_operating_runs_as_it_is_printed(tmp_path: Path) -> None:
+def test_operating_runs_as_it_is_printed(tmp_path: Path, runs_here: RunsHere | None) -> None:
     with terminal_in(tmp_path) as terminal, sandbox_of(terminal):
+        terminal.runs_here = runs_here
         terminal.run_page("docs/guide/operating.md")
     changed = terminal.shown("config set")
     assert "round.records_max: 100000 -> 5000" in changed

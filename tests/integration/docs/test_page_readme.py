@@ -12,7 +12,7 @@ import pytest
 
 from tests.house.pages import blocks_of
 from tests.house.tree import ROOT
-from tests.integration.docs.pages import Terminal, sandbox_of, terminal_in
+from tests.integration.docs.pages import RunsHere, Terminal, sandbox_of, terminal_in
 
 PAGE = "README.md"
 TWO_COMMANDS = "python3 tools/dev.py demo"
@@ -20,8 +20,9 @@ TWO_COMMANDS = "python3 tools/dev.py demo"
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_the_readme_runs_as_it_is_printed(tmp_path: Path) -> None:
+def test_the_readme_runs_as_it_is_printed(tmp_path: Path, runs_here: RunsHere | None) -> None:
     with terminal_in(tmp_path) as terminal, sandbox_of(terminal) as sandbox:
+        terminal.runs_here = runs_here
         terminal.run_page(PAGE, without=(TWO_COMMANDS,))
         os.killpg(sandbox.pid, signal.SIGINT)
         assert sandbox.wait() == 0

@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from scribengin_registry.contract import Registry
-from tests.integration.docs.pages import Terminal, stand_in_for_sandbox, terminal_in
+from tests.integration.docs.pages import RunsHere, Terminal, stand_in_for_sandbox, terminal_in
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("page", ["log-store", "notebook"])
-def test_a_page_about_logs_runs_as_it_is_printed(tmp_path: Path, registry: Registry, page: str) -> None:
+def test_a_page_about_logs_runs_as_it_is_printed(
+    tmp_path: Path, registry: Registry, runs_here: RunsHere | None, page: str
+) -> None:
     with terminal_in(tmp_path) as terminal:
+        terminal.runs_here = runs_here
         stand_in_for_sandbox(terminal, registry)
         terminal.run_page(f"docs/guide/{page}.md")
     {"log-store": check_log_store, "notebook": check_notebook}[page](terminal)

@@ -31,6 +31,7 @@ def two_data_nodes(own_hdfs: HdfsServers) -> Iterator[HdfsServers]:
     own_hdfs.start_data_node(0)
 
 
+@pytest.mark.full
 def test_open_files_of_a_dead_data_node_are_given_up_and_new_ones_are_written(
     two_data_nodes: HdfsServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

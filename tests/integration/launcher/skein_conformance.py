@@ -1,5 +1,5 @@
-"""A skein application whose master holds the launcher against its contract: `skein_conformance.py REGISTRY FOLDER`. The
-application's last words are `held`, or why not.
+"""A skein application whose master holds the launcher against its contract: `skein_conformance.py REGISTRY FOLDER
+[contract]`. The application's last words are `held`, or why not. `contract` leaves out what the suite does not have.
 
 All promises are held: a master that dies leaves its workers. What no promise of the suite speaks of is the death of
 skein's own application master, with which they all die: that is tested with whole dataflows.
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from yarn_conformance import verdict, what_nobody_has_room_for_is_refused
+from yarn_conformance import CONTRACT_ALONE, verdict, what_nobody_has_room_for_is_refused
 
 from scribengin.base.threads import background
 from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
@@ -29,20 +30,20 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.opening import connect
 
 
-def main(hosts: str, folder: Path) -> None:
+def main(hosts: str, folder: Path, *, contract_alone: bool) -> None:
     """Be the application's master."""
     with connect(hosts, session_timeout_s=30) as registry:
         registry.create("/conformance")
         application = SkeinApplication()
         fleet = SkeinFleet(application, ContainerRecords(registry, "/conformance/containers"), print)
         kit = Kit(python=os.environ[PYTHON_VARIABLE])
-        # An application's workers have one size for its life.
-        words = verdict(
-            lambda: YarnLauncher(fleet, kit),
+        more: list[Callable[[YarnLauncher], None]] = [
+            # An application's workers have one size for its life.
             lambda launcher: what_nobody_has_room_for_is_refused(launcher, 100_000),
             a_node_that_does_not_answer_once_is_asked_again,
             lambda launcher: who_ends_beside_a_killed_one_is_known_to_have_ended(launcher, folder),
-        )
+        ]
+        words = verdict(lambda: YarnLauncher(fleet, kit), *([] if contract_alone else more))
         fleet.close()
         application.shutdown(succeeded=words == "held", message=words)
 
@@ -110,4 +111,4 @@ def who_ends_beside_a_killed_one_is_known_to_have_ended(launcher: YarnLauncher, 
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), contract_alone=sys.argv[3:] == [CONTRACT_ALONE])

@@ -1,11 +1,13 @@
 """A dataflow on a real YARN: everything arrives exactly once, whatever is killed, and its workers outlive its master.
 
-One dataflow lives through kills and restarts, step by step; two others fail and keep to their nodes.
+One dataflow lives through kills and restarts, step by step; others fail, keep to their nodes, and lose master and
+worker at once.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 
@@ -16,7 +18,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin_dev.servers.hadoop.yarn import LABEL, RUN_VARIABLE, YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster
-from tests.integration.launcher.shipped_flow import feed, submit_shipped
+from tests.integration.launcher.shipped_flow import SESSION_S, feed, submit_shipped
 from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
@@ -43,12 +45,13 @@ def await_new_master(flow: YarnFlow, before: str | None) -> None:
 
 def test_a_dataflow_lives_as_an_application_through_kills_and_a_restart(flow: YarnFlow, cluster: Cluster) -> None:
     a_dataflow_with_a_package_comes_up_as_an_application(flow)
+    its_words_are_shown(flow, r"worker-\d+", "running")
     its_containers_carry_the_mark_of_the_run_that_started_them(flow)
     a_killed_worker_is_replaced(flow, cluster)
     a_killed_master_is_replaced_and_its_workers_never_stop(flow, cluster)
-    master_and_worker_killed_at_once_are_both_replaced(flow, cluster)
     kill_ends_everything_also_where_the_master_hangs(flow)
     started_again_it_goes_on_where_it_was_and_its_end_is_the_applications(flow, cluster)
+    its_words_are_collected(flow)
 
 
 def a_dataflow_with_a_package_comes_up_as_an_application(flow: YarnFlow) -> None:
@@ -64,6 +67,31 @@ def a_dataflow_with_a_package_comes_up_as_an_application(flow: YarnFlow) -> None
         "state": "RUNNING",
     }
     assert {name: application[name] for name in wanted} == wanted
+    looked = flow.command("status", "flow")
+    assert re.search(r"application +application_\d+_\d+, RUNNING, attempt 1, queue (root\.)?second", looked), looked
+
+
+def its_words_are_shown(flow: YarnFlow, container: str, state: str) -> None:
+    """Those of what runs, by its node; those of what has ended, once YARN has collected them."""
+
+    def shown() -> bool:
+        headings, words = [], []
+        for line in flow.command("logs", "flow", "-n", "5").splitlines():
+            (headings if line.startswith("== ") else words).append(line)
+        wanted = re.compile(rf"== {container} on localhost:\d+ \({state}; container_")
+        return bool(words) and any(map(wanted.match, headings))
+
+    flow.wait(shown, f"the words of {container}, {state}")
+
+
+def its_words_are_collected(flow: YarnFlow) -> None:
+    """YARN says when, so that the command, a process with a JVM, need not ask again and again."""
+
+    def collected() -> bool:
+        return flow.applications()[-1].get("logAggregationStatus") not in {"NOT_START", "RUNNING"}
+
+    flow.wait(collected, "YARN to collect the words of all containers")
+    its_words_are_shown(flow, r"master attempt \d+", "ended")
 
 
 def its_containers_carry_the_mark_of_the_run_that_started_them(flow: YarnFlow) -> None:
@@ -98,16 +126,6 @@ def a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, clust
     assert [app["state"] for app in flow.applications()] == ["RUNNING"]
 
 
-def master_and_worker_killed_at_once_are_both_replaced(flow: YarnFlow, cluster: Cluster) -> None:
-    leader, (victim, pid) = flow.status.master, next(iter(flow.worker_pids().items()))
-    feed(cluster, LOGS)
-    os.kill(flow.master_pid(), signal.SIGKILL)
-    os.kill(pid, signal.SIGKILL)
-    await_new_master(flow, leader)
-    flow.wait_until_delivered(*LOGS)
-    flow.wait_until_replaced(victim, workers=2)
-
-
 def kill_ends_everything_also_where_the_master_hangs(flow: YarnFlow) -> None:
     hanging = psutil.Process(flow.master_pid())
     hanging.suspend()
@@ -130,6 +148,35 @@ def started_again_it_goes_on_where_it_was_and_its_end_is_the_applications(flow: 
     flow.wait(lambda: not flow.processes(), "all processes to leave")
 
 
+@pytest.mark.full
+def test_master_and_worker_killed_at_once_are_both_replaced(cluster: Cluster, yarn: YarnServers) -> None:
+    logs = ("both-in/0", "both-in/1")
+    feed(cluster, logs)
+    flow = submit_on_yarn(
+        cluster,
+        yarn,
+        name="both",
+        sources={"src": {"kind": "log", "logs": "both-in/*"}},
+        sinks={"both": {"kind": "log", "log": "both"}},
+        sql="SELECT payload FROM src",
+        workers=2,
+        container={"memory_mb": 1536},
+        round={"records_max": 50},
+        session_timeout_s=SESSION_S,
+    ).up()
+    flow.wait_for_workers(2)
+    leader, (victim, pid) = flow.status.master, next(iter(flow.worker_pids().items()))
+    feed(cluster, logs)
+    os.kill(flow.master_pid(), signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    await_new_master(flow, leader)
+    flow.wait_until_delivered(*logs)
+    flow.wait_until_replaced(victim, workers=2)
+    flow.edit(desired_state="stopped")
+    flow.wait_for_state("stopped")
+
+
+@pytest.mark.full
 def test_a_dataflow_that_fails_is_an_application_that_failed_and_says_why(cluster: Cluster, yarn: YarnServers) -> None:
     cluster.append("bad/0", 10)
     failing = submit_on_yarn(

@@ -8,21 +8,27 @@ import os
 import re
 import subprocess
 import sys
+import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from scribengin.base.jvm import OPTIONS_VARIABLE
+from scribengin.filesystems.paths import durable_file_system
+from scribengin.launcher.yarn.shipping import environment
 from scribengin.launcher.yarn.shipping.environment import EnvironmentArchive, build_environment
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.contract import Registry
 from tests.house.pages import runnable_blocks
-from tests.integration.cli_runner import Done, command
+from tests.integration.cli_runner import CommandLine, Done, command
 
 pytestmark = pytest.mark.servers  # all of it: it packs, uploads and unpacks two thirds of a GiB
 PAGE = "deploy/yarn/README.md"
 _PRINTED = {"/etc/hadoop/conf": "{conf}", "zookeeper-1:2181/scribengin": "{registry}", "/mnt/shared": "{shared}"}
+
+
 _CHECK = """
 import json, ssl, sqlite3, sys
 import pyarrow, pyspark, scribengin, scribengin_registry, scribengin_tools
@@ -78,6 +84,7 @@ def archive() -> EnvironmentArchive:
     return build_environment()
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1200)
 def test_the_page_runs_as_it_is_printed(
     archive: EnvironmentArchive, deployer: Deployer, first_node: YarnServers, hdfs: HdfsServers, registry: Registry
@@ -86,7 +93,7 @@ def test_the_page_runs_as_it_is_printed(
     its_blocks_do_what_it_says(archive, deployer, first_node, hdfs, registry)
     unpacked = first_node.unpacked(archive.path.name)
     assert unpacked, "no node has unpacked the environment"
-    the_environment_runs_with_nothing_from_here(unpacked[0], deployer.home)
+    runs_with_nothing_from_here(unpacked[0], deployer.home)
 
 
 def its_blocks_do_what_it_says(
@@ -114,7 +121,8 @@ def its_blocks_do_what_it_says(
     assert "dataflow 'loud' is stopped" in look
 
 
-def the_environment_runs_with_nothing_from_here(unpacked: Path, home: Path) -> None:
+def runs_with_nothing_from_here(unpacked: Path, home: Path) -> None:
+    """Neither Python nor Java nor a package is this machine's."""
     done = subprocess.run(
         ["env", "-i", f"XDG_CACHE_HOME={home}", unpacked / "bin" / "python", "-c", _CHECK],
         cwd="/",
@@ -135,10 +143,46 @@ def the_environment_runs_with_nothing_from_here(unpacked: Path, home: Path) -> N
 
 
 @pytest.mark.timeout(600)
-def test_a_container_without_python_is_told_in_yarns_words(deployer: Deployer, registry: Registry) -> None:
-    deployer.shell(f"scribengin log bind {deployer.home / 'logs'} && scribengin log create words/0")
+def test_what_is_packed_here_runs_in_a_container_with_nothing_from_here(
+    deployer: Deployer,
+    first_node: YarnServers,
+    hdfs: HdfsServers,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All but Spark's jars: they would take most of the time."""
+    everything = environment.package_entries
+    monkeypatch.setattr(
+        environment,
+        "package_entries",
+        lambda *places: [entry for entry in everything(*places) if "/pyspark/jars/" not in entry.name],
+    )
+    packed = deployer.home / f"packed-{uuid.uuid4().hex}.tar.gz"
+    CommandLine("", capfd).ok("yarn", "package", "--output", str(packed))
+    files, folder = durable_file_system(f"{hdfs.url}/packed")
+    files.make_directories(folder)
+    with closing(files.create(f"{folder}/{packed.name}")) as uploaded:
+        uploaded.append(packed.read_bytes())
+        uploaded.sync()
+    archive = ("--set", f"yarn.python.archive={hdfs.url}/packed/{packed.name}")
+    words_to_be_loud(deployer)
+    told = deployer.scribengin("yarn", "preflight", "loud.yaml", *archive, "--json")
+    by_name = {check["name"]: check["ok"] for check in json.loads(told.out)["checks"]}
+    assert (by_name["python"], by_name["packages"], by_name["source words"]) == (True, True, True), told.out
+    [unpacked] = first_node.unpacked(packed.name)
+    runs_with_nothing_from_here(unpacked, deployer.home)
+
+
+def words_to_be_loud(deployer: Deployer) -> None:
+    """The descriptor of the page, and the log that it reads."""
+    deployer.shell(f"scribengin log bind --shared {deployer.home / 'logs'} && scribengin log create words/0")
     (block,) = [block for block in runnable_blocks(PAGE) if block.is_file]
     (deployer.home / block.title).write_text(block.text)
+
+
+@pytest.mark.timeout(600)
+def test_a_container_without_python_is_told_in_yarns_words(deployer: Deployer, registry: Registry) -> None:
+    words_to_be_loud(deployer)
     nowhere = deployer.scribengin("yarn", "preflight", "loud.yaml", "--set", "yarn.python.path=/nowhere/python")
     assert nowhere.code == 1
     assert "which was to check the cluster, did not run" in nowhere.err

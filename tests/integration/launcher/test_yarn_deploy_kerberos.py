@@ -124,6 +124,7 @@ def test_tokens_obtained_at_submission_are_all_that_a_container_needs(
     assert "cannot authenticate" in without["error"]
 
 
+@pytest.mark.full
 def test_a_master_with_a_keytab_has_good_tokens_for_longer_than_any_token_lives(
     secure: SecureHdfs, start: Callable[..., Program]
 ) -> None:

@@ -23,6 +23,8 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.opening import connect
 
+CONTRACT_ALONE = "contract"
+"""A word for a program as this one that is to leave out what the suite does not have."""
 LARGE_MB = 4096
 """The most that a container may have on the YARN of the tests: none of its two nodes has room for two."""
 

@@ -1,5 +1,6 @@
 """An application on YARN whose master dies in the middle of a launch, another step each attempt: `yarn_crashes.py
-REGISTRY FOLDER`. Each next attempt looks at what the one before has left. Its last words are `held`, or why not."""
+REGISTRY FOLDER [STOP...]`. Each next attempt looks at what the one before has left. Its last words are `held`, or why
+not."""
 
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ STOPS = (
     "yarn.trace_end:before",
     "yarn.trace_end:after",
 )
+A_FEW = ("yarn.trace_place:before", "yarn.start:after")
 NOT_STARTED = STOPS[:3]
 ENDED = STOPS[4:]
 RECORDS = "/crashes/containers"
@@ -44,14 +46,14 @@ threading.Event().wait()
 """
 
 
-def main(hosts: str, folder: Path) -> None:
+def main(hosts: str, folder: Path, stops: Sequence[str]) -> None:
     """Be the application, or die on the way."""
     with connect(hosts, session_timeout_s=60) as registry:
         master = ApplicationMaster(YarnConfig())
         before = left_behind(registry)
         fleet = Fleet(master, ContainerRecords(registry, RECORDS), print)
         with YarnLauncher(fleet, kit_from_environment()) as launcher:
-            words = verdict(registry, launcher, STOPS, lambda stop: look(launcher, before, stop, folder), folder)
+            words = verdict(registry, launcher, stops, lambda stop: look(launcher, before, stop, folder), folder)
         fleet.close()
         master.unregister(succeeded=words == "held", message=words)
 
@@ -125,4 +127,4 @@ def marker(folder: Path, stop: str) -> Path:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:] or STOPS)

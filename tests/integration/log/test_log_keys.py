@@ -50,10 +50,10 @@ def found(catalog: LogCatalog, key: bytes, *, newest_first: bool = False) -> lis
 
 
 def test_all_records_of_a_key_are_found_over_segments_in_both_orders(namespace: LogNamespace, catalog: Open) -> None:
-    namespace.create("a", LogConfig(segment_bytes_max=200_000, entry_bytes_max=10_000))
+    namespace.create("a", LogConfig(segment_bytes_max=60_000, entry_bytes_max=10_000))
     written: dict[bytes, list[DLSN]] = {}
     with namespace.open_writer("a") as writer:
-        for number in range(3_000):
+        for number in range(900):
             key = b"%d" % (number % 7)
             written.setdefault(key, []).append(writer.write(bytes(300), key=key).result())
         segments = namespace.segments("a")

@@ -151,7 +151,8 @@ def test_a_registry_that_is_away_for_a_moment_costs_nobody_a_generation(
     assert at_rest(patient, registry, PATIENT) == before
 
 
-@pytest.mark.parametrize("silent", [False, pytest.param(True, marks=pytest.mark.full)], ids=["refused", "silent"])
+@pytest.mark.full
+@pytest.mark.parametrize("silent", [False, True], ids=["refused", "silent"])
 def test_after_sessions_have_ended_everything_comes_back_with_new_workers_and_generations(
     led: Led, registry: Registry, proxy: ChaosProxy, *, silent: bool
 ) -> None:

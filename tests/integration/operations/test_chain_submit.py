@@ -290,6 +290,7 @@ def test_what_is_wrong_is_told_before_anything_is_created(
     assert whole_tree(registry) == before
 
 
+@pytest.mark.full
 def test_one_dataflow_is_restarted_as_the_chain_s_file_or_a_descriptor_of_its_own_says(
     line: CommandLine, submitted: str, registry: Registry, chain_file: str, tmp_path: Path
 ) -> None:
@@ -318,6 +319,7 @@ def test_who_is_waited_for_is_told_why_if_he_cannot_read() -> None:
     assert said == "source 'src' is paused: `scribengin config set orders/last sources.src.paused=false`"
 
 
+@pytest.mark.full
 def test_a_chain_does_not_wait_for_whom_nobody_lets_read(
     line: CommandLine, submitted: str, namespace: LogNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def test_it_answers_outlives_the_thread_that_started_it_and_its_processes_end_wi
     assert server.pid is None
 
 
+@pytest.mark.full
 def test_data_and_port_survive_a_restart_and_a_port_that_is_gone_is_replaced_by_another(
     server: EmbeddedZooKeeper, tmp_path: Path
 ) -> None:
@@ -155,6 +156,7 @@ def test_a_port_that_was_asked_for_is_taken_or_refused_in_one_line(tmp_path: Pat
         assert server.hosts == f"{LOOPBACK}:{port}"
 
 
+@pytest.mark.full
 def test_a_usual_port_is_taken_once_and_another_where_somebody_was_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,7 +61,7 @@ def test_a_registry_of_this_machine_needs_none(line: CommandLine, tmp_path: Path
     assert NO_LOG in done.err
 
 
-@pytest.mark.parametrize("what", ["master", "worker"])
+@pytest.mark.parametrize("what", [pytest.param("master", marks=pytest.mark.full), "worker"])
 def test_a_process_says_once_that_others_may_change_what_it_runs_by(
     registry: Registry, registry_hosts: str, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:

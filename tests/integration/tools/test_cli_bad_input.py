@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from pyspark.sql import SparkSession
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.log import LogNamespace
-from scribengin.spark import runtime
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import CommandLine, Done, expect_registry_away, whole_tree
 
@@ -45,13 +43,6 @@ def line(line: CommandLine, registry: Registry, tmp_path: Path, monkeypatch: pyt
         logs.create("words/0")
     monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "home"))
     return line
-
-
-@pytest.fixture
-def quick_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session of the test run in place of one for each command: a process has only one."""
-    monkeypatch.setattr(runtime, "start", lambda *_arguments, **_options: spark)
-    monkeypatch.setattr(runtime, "stop", lambda: None)
 
 
 def written(directory: Path, flow: Any, code: str = CODE) -> str:
@@ -142,7 +133,7 @@ def test_what_the_files_alone_show_is_told_before_a_registry_is_asked(
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("quick_spark")
+@pytest.mark.usefixtures("session_of_commands")
 class TestWithSpark:
     """What is found only when sources, sinks and the transformation are looked at."""
 

@@ -182,6 +182,7 @@ def test_perf_says_how_fast_it_is(line: CommandLine) -> None:
     assert re.search(r"^on its way at 20/s: p50 \d+\.\d\d ms, p99 \d+\.\d\d ms$", shown, re.MULTILINE)
 
 
+@pytest.mark.full
 def test_perf_measures_the_stores_of_a_network_that_runs(line: CommandLine, towers: tuple[str, ...]) -> None:
     with server(line, "store", "--namespace", "/logs", *towers):
         done = line.ok(

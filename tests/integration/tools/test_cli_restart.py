@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pyspark.sql import SparkSession
 
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.registry.descriptors import Origin
@@ -20,7 +19,6 @@ from scribengin.log import LogNamespace
 from scribengin.operations.lifecycle import author, masters
 from scribengin.operations.submit import check as checking
 from scribengin.operations.submit.submit import submit
-from scribengin.spark import runtime
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import CommandLine
@@ -110,6 +108,7 @@ def while_it_checks(monkeypatch: pytest.MonkeyPatch, view: DataflowView, **chang
     monkeypatch.setattr(checking, "check", checked)
 
 
+@pytest.mark.full
 def test_what_another_operator_edits_while_it_checks_stays_and_is_told(
     line: CommandLine, view: DataflowView, flow: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +138,7 @@ def test_what_another_operator_has_edited_otherwise_is_not_overwritten_and_nothi
     assert masters(view)
 
 
+@pytest.mark.full
 def test_another_number_of_tasks_that_a_reader_would_see_out_of_order_is_refused_before_anything_is_stopped(
     line: CommandLine, view: DataflowView, flow: Path
 ) -> None:
@@ -202,10 +202,8 @@ def test_code_that_is_not_where_it_was_is_asked_for(line: CommandLine, view: Dat
 
 @pytest.mark.spark
 def test_code_that_cannot_work_is_found_before_anything_is_stopped(
-    line: CommandLine, view: DataflowView, flow: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    line: CommandLine, view: DataflowView, flow: Path, session_of_commands: None
 ) -> None:
-    monkeypatch.setattr(runtime, "start", lambda *_arguments, **_options: spark)
-    monkeypatch.setattr(runtime, "stop", lambda: None)
     (flow.parent / "words.py").write_text('def transform(inputs, context):\n    return inputs["wrods"]\n')
     done = line("restart", "quiet")
     assert done.code == 2

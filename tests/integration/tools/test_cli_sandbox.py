@@ -139,6 +139,7 @@ def test_a_sandbox_closes_what_one_without_credentials_has_left_open(
         ended(process)
 
 
+@pytest.mark.full
 def test_a_sandbox_takes_the_port_it_is_given_and_one_directory_at_a_time(tmp_path: Path) -> None:
     (free,) = ports_of(tmp_path / "port", 1)  # not one that the system, or another sandbox, takes in between
     port = str(free)

@@ -90,6 +90,7 @@ def test_a_version_that_cannot_be_read_is_named_beside_the_others(
         expect(page.locator("tbody").first.locator("tr")).to_have_count(2)
 
 
+@pytest.mark.full
 def test_that_a_version_is_refused_is_shown_once_it_is(browser: Browser, memory_registry: MemoryRegistry) -> None:
     view = put(memory_registry)
     with serving(memory_registry) as server, opened(browser, server) as page:
@@ -102,6 +103,7 @@ def test_that_a_version_is_refused_is_shown_once_it_is(browser: Browser, memory_
         expect(row).to_contain_text("that is more than there is")
 
 
+@pytest.mark.full
 def test_a_config_that_could_not_be_read_is_shown_once_it_can_be(
     browser: Browser, memory_registry: MemoryRegistry
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_config_that_could_not_be_read_is_shown_once_it_can_be(
         expect(page.locator("#config-state")).to_have_text("version 0, in force")
 
 
+@pytest.mark.full
 def test_an_edit_that_could_not_be_tried_out_is_once_it_can_be(
     browser: Browser, memory_registry: MemoryRegistry
 ) -> None:
@@ -140,6 +143,7 @@ def test_the_editor_says_that_a_version_is_in_force_once_it_is(
         expect(page.locator("#config-state")).to_have_text("version 1, in force")
 
 
+@pytest.mark.full
 def test_what_is_opened_while_nothing_was_seen_yet_is_shown_once_something_was(
     browser: Browser, memory_registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

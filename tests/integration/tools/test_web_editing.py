@@ -123,6 +123,7 @@ def test_the_second_of_two_sees_what_the_first_did_and_keeps_both(browser: Brows
     assert (view.config().value.workers, view.config().value.executors_per_worker) == (4, 3)
 
 
+@pytest.mark.full
 def test_rollback_asks_first(browser: Browser, registry: Registry) -> None:
     watched.put_three(registry, SYSTEM_CLOCK.now_ms())
     view = DataflowView(registry, FLOW)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
@@ -199,6 +200,7 @@ def test_the_labels_of_an_axis_differ(browser: Browser, registry: Registry) -> N
     assert labels["duration"][4] == ["0 ms", "0.5 ms", "1 ms"]
 
 
+@pytest.mark.full
 def test_no_word_of_the_history_is_broken(browser: Browser, registry: Registry) -> None:
     clock = put_chain(registry)
     view = DataflowView(registry, "flight_delays")
@@ -239,6 +241,7 @@ def points(path: str | None) -> int:
     return (path or "").count("L") + 1 if path else 0
 
 
+@pytest.mark.full
 def test_two_thousand_tasks_stay_usable(browser: Browser, registry: Registry) -> None:
     now_ms = SYSTEM_CLOCK.now_ms()
     watched.put(registry, "many", [watched.task(n, lag=n, now_ms=now_ms) for n in range(2_000)], now_ms=now_ms)
@@ -276,6 +279,7 @@ PLACES = {
 }
 
 
+@pytest.mark.full
 def test_no_size_scrolls_sideways_in_light_or_dark(browser: Browser, registry: Registry) -> None:
     put_chain(registry)
     with serving(registry, write=True) as server, opened(browser, server) as page:

@@ -213,6 +213,7 @@ def test_a_reader_that_waits_asks_once_and_hears_of_every_move() -> None:
         moves.release()
         assert moved.wait(120)
         moved.clear()
+        wait_until(lambda now=end: asked[-1] == now, what="it asks again, which it does while somebody watches")
     stop()
     assert poll.latest() is None
     poll.close()
