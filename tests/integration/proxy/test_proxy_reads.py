@@ -396,9 +396,10 @@ def test_a_reader_that_is_closed_while_it_waits_is_told(place: ProxiedPlace) -> 
                 reader.read(timeout_s=120)
             told.append(error.value)
 
+        before = len(transport.asked(wire.TAIL))  # reading has asked, too
         thread = threading.Thread(target=wait)
         thread.start()
-        wait_until(lambda: len(transport.asked(wire.TAIL)) > 3, what="it waits")
+        wait_until(lambda: len(transport.asked(wire.TAIL)) > before + 3, what="it waits")
         reader.close()
         thread.join(120)
         assert told
