@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.threads import background
 from tests.limits import runs_tests
 
 EVERY_S = 300.0
@@ -31,7 +32,7 @@ class Told:
         self._changed = threading.Lock()
 
     def pytest_runtestloop(self) -> None:
-        threading.Thread(target=self._say_again_and_again, name="says how far it is", daemon=True).start()
+        background("says how far it is", self._say_again_and_again).start()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         with self._changed:

@@ -263,22 +263,19 @@ def test_a_process_that_stood_still_does_not_say_that_nobody_answered(registry_h
     with ChaosProxy(address) as proxy:
         words = [sys.executable, "-c", READER, f"{proxy.address}/{chroot}"]
         with Process(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
-            try:
-                assert reader.stdin is not None
-                assert reader.stdout is not None
-                assert reader.stdout.readline() == "connected\n"
-                proxy.pause()
-                reader.stdin.write("\n")
-                reader.stdin.flush()
-                wait_until(lambda: proxy.held, TIMEOUT_S, "a request")
-                os.kill(reader.pid, signal.SIGSTOP)
-                stopped_s = SYSTEM_CLOCK.monotonic_s()
-                wait_until(lambda: SYSTEM_CLOCK.monotonic_s() - stopped_s > 10, TIMEOUT_S, "its limit of 8 s to pass")
-                proxy.heal()
-                os.kill(reader.pid, signal.SIGCONT)
-                said, _ = reader.communicate(timeout=120)
-            finally:
-                reader.kill()
+            assert reader.stdin is not None
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == "connected\n"
+            proxy.pause()
+            reader.stdin.write("\n")
+            reader.stdin.flush()
+            wait_until(lambda: proxy.held, TIMEOUT_S, "a request")
+            os.kill(reader.pid, signal.SIGSTOP)
+            stopped_s = SYSTEM_CLOCK.monotonic_s()
+            wait_until(lambda: SYSTEM_CLOCK.monotonic_s() - stopped_s > 10, TIMEOUT_S, "its limit of 8 s to pass")
+            proxy.heal()
+            os.kill(reader.pid, signal.SIGCONT)
+            said, _ = reader.communicate(timeout=120)
     assert said in ("read\n", "its session is over\n"), said
 
 
