@@ -79,17 +79,17 @@ class CountingTransform:
             assert partitions_of(files, done) != partitions, "it is divided so"
             last += 1
             first, _, *ends = files.read(f"offsets/{done}").splitlines()
-            write(files, f"offsets/{last}", "\n".join([first, conf(partitions), *ends]))
+            write(files, f"offsets/{last}", "\n".join([first, conf(partitions, watermark_of(files, done)), *ends]))
         assert partitions_of(files, last) == partitions, "another number was begun with, or a batch of records"
         assert files.read(f"offsets/{last}").splitlines()[2:] == files.read(f"offsets/{done}").splitlines()[2:]
-        state = json.loads(files.read(files.read(f"commits/{done}")))
+        state = state_of(files, done)
         result = f"state/{last}-{uuid.uuid4().hex}"
         whole = {key: count for part in state["counts"] for key, count in part.items()}
         write(files, result, json.dumps({**state, "counts": divided(whole, partitions)}))
         described = files.read(f"{METADATA}/{files.numbers(METADATA)[-1]}")
         write(files, f"{METADATA}/.{last}.crc", str(zlib.crc32(described.encode())))
         write(files, f"{METADATA}/{last}", described)
-        write(files, f"commits/{last}", result)
+        write(files, f"commits/{last}", commit(result, commit_of(files, done)["nextBatchWatermarkMs"]))
 
     def _query_files(self, checkpoint: str) -> QueryFiles:
         directory = f"/{checkpoint.removeprefix(self._files.url_of('/'))}"
@@ -147,9 +147,32 @@ def write(files: QueryFiles, name: str, text: str) -> None:
         files.write(name, text)
 
 
-def conf(partitions: int) -> str:
+def conf(partitions: int, watermark_ms: int) -> str:
     """What a plan says about the query."""
-    return json.dumps({"conf": {PARTITIONS: str(partitions)}})
+    return json.dumps({"batchWatermarkMs": watermark_ms, "conf": {PARTITIONS: str(partitions)}})
+
+
+def watermark_of(files: QueryFiles, number: int) -> int:
+    """At which a batch was planned."""
+    return 0 if number < 0 else int(json.loads(files.read(f"offsets/{number}").splitlines()[1])["batchWatermarkMs"])
+
+
+def commit(result: str, watermark_ms: int) -> str:
+    """What is said of a batch that is done: at which watermark the next one is planned, and where its state is."""
+    return "v1\n" + json.dumps({"nextBatchWatermarkMs": watermark_ms, "result": result})
+
+
+def commit_of(files: QueryFiles, number: int) -> dict[str, Any]:
+    return (
+        {"nextBatchWatermarkMs": 0} if number < 0 else dict(json.loads(files.read(f"commits/{number}").splitlines()[1]))
+    )
+
+
+def state_of(files: QueryFiles, number: int) -> dict[str, Any]:
+    """The state behind a batch that is done."""
+    if number < 0:
+        return {"counts": [], "beat": None}
+    return dict(json.loads(files.read(commit_of(files, number)["result"])))
 
 
 def partitions_of(files: QueryFiles, number: int) -> int:
@@ -192,6 +215,7 @@ class CountingQuery:
         self._bound: dict[str, Sequence[RecordSplit]] = {}
         self._offered: Mapping[str, Offset] | None = None
         self._results: dict[int, str] = {}
+        self._has_run = False
         self._described = False
         self._planned = self._last("offsets")
         self._done = self._last("commits")
@@ -222,25 +246,33 @@ class CountingQuery:
         if self._planned == self._done:
             ends, self._offered = self._offered, None
             assert ends is not None, "nothing was offered"
-            if ends == self._ends(self._planned) and not self._after(self._done)["due"]:
+            if ends == self._ends(self._planned) and not self._is_due():
                 return None
             self._plan(ends)
         return self._execute(self._planned)
 
     def has_batch(self) -> bool:
-        if self.by_clock and self._offered is None and self._planned == self._done and self._after(self._done)["due"]:
+        if self.by_clock and self._offered is None and self._planned == self._done and self._is_due():
             self._plan(self._ends(self._done))
             self._begun = self._execute(self._planned)
         return self._begun is not None
 
+    def _is_due(self) -> bool:
+        """Whether a batch without records is. As Spark, it sees to that behind a batch of its own only."""
+        return self._has_run and self._next_watermark_ms() > watermark_of(self._checkpoint, self._done)
+
+    def _next_watermark_ms(self) -> int:
+        return int(commit_of(self._checkpoint, self._done)["nextBatchWatermarkMs"])
+
     def _plan(self, ends: Mapping[str, Offset]) -> None:
         self._planned += 1
-        lines = ["v1", conf(self._partitions), *map(json.dumps, ends.values())]
+        lines = ["v1", conf(self._partitions, self._next_watermark_ms()), *map(json.dumps, ends.values())]
         self._write(f"offsets/{self._planned}", "\n".join(lines))
 
     def finish(self, batch: ExecutedBatch) -> None:
         self._write(f"commits/{batch.number}", self._results[batch.number])
         self._done = batch.number
+        self._has_run = True
 
     def state(self) -> StateReport:
         return StateReport()
@@ -284,12 +316,13 @@ class CountingQuery:
                             counts = parts[partition_of(key, self._partitions)]
                             counts[key] = counts.get(key, 0) + 1
                             out.append(f"{key} {counts[key]}")
-        due = ends != starts
-        if not due:
+        watermark_ms = watermark_of(self._checkpoint, number)
+        reads = bool(out or late or beat != before["beat"])
+        if not reads and watermark_ms > watermark_of(self._checkpoint, number - 1):
             out.append(f"closed {total(parts)}" + ("" if beat is None else f", silent up to {beat}"))
         result = f"state/{number}-{uuid.uuid4().hex}"
-        self._write(result, json.dumps({"counts": parts, "due": due, "beat": beat}))
-        self._results[number] = result
+        self._write(result, json.dumps({"counts": parts, "beat": beat}))
+        self._results[number] = commit(result, watermark_ms + reads)
         outputs = {"out": out, **({"late": late} if late else {})}
         return ExecutedBatch(number, {sink: [_lines(lines)] for sink, lines in outputs.items()})
 
@@ -323,9 +356,7 @@ class CountingQuery:
 
     def _after(self, number: int) -> Any:
         """The state of the last batch that is done."""
-        if number < 0:
-            return {"counts": [], "due": False, "beat": None}
-        return json.loads(self._checkpoint.read(self._checkpoint.read(f"commits/{number}")))
+        return state_of(self._checkpoint, number)
 
     def _ends(self, number: int) -> Mapping[str, Offset]:
         if number < 0:

@@ -108,6 +108,9 @@ class StatefulRunner(TaskRounds):
         """Whether the query has nothing to do before there are new records."""
         self._screening = False
         """Whether ranges are looked through before the query reads them."""
+        self._owes = False
+        """Whether the state has something due of a batch that another query has run: of itself this one does not see
+        to it before there are records."""
         self._repeats = False
         """Whether the next batch is committed, and runs again for its state alone. What it was committed without, it is
         run without, whatever the config says of bad records by now."""
@@ -152,7 +155,10 @@ class StatefulRunner(TaskRounds):
         if self._log.planned > self._log.done:
             self._offered, bound = self._planned_before(initial)
         read = None if self._log.planned < 0 else self._log.sources(self._log.planned)
+        settled = self._log.planned == self._log.done >= 0
+        owes = settled and self._log.owes
         self._query = self._transform.start(directory.url, initial, bound, read)
+        self._owes = owes or (settled and self._query.by_clock)
 
     @contextmanager
     def _staleness_first(self) -> Iterator[None]:
@@ -376,10 +382,14 @@ class StatefulRunner(TaskRounds):
             return False
         late = {} if self._state.late_sink is None or not planned else {"watermark_ms": query.watermark()}
         ends = {**self._at, **{source: self._end(source, planned, late) for source in self._sources()}, **beats}
+        if ends == self._at and self._owes:
+            first = self._sources()[0]
+            ends[first] = {**ends[first], "owed_by": self._named.number}
         for bound in self._bound(self._at, ends, planned):
             query.bind(bound)
         query.offer(ends)
         self._offered = _Offered(planned, ends)
+        self._owes = False
         return True
 
     def _beats(self, query: BatchQuery, planned: Mapping[str, PlannedRange]) -> Offsets:
@@ -449,10 +459,8 @@ class StatefulRunner(TaskRounds):
 
     def _nothing_came(self) -> None:
         offered, self._offered = self._offered, None
-        if offered is not None and offered.planned:
-            raise SparkUnavailable(
-                f"the query of task {self._owned.task.name} ran no batch over records it was offered"
-            )
+        if offered is not None and offered.offsets != self._at:
+            raise SparkUnavailable(f"the query of task {self._owned.task.name} ran no batch over what it was offered")
         self._quiet = True
         self._owning = True
 

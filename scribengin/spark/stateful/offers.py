@@ -13,6 +13,8 @@ An offset of Spark's is {"source", "streams": {stream: {"at": position, "records
 (of beats {"source", "at_ms"}, beats.py):
 with the number of records the same range is planned again after a crash. Where late records go to a sink, it has
 "watermark_ms", too: as it was when the range was planned. So a batch that is run again takes the same records for late.
+With "owed_by" the range has no records: an owner had the query run the batch that this one, of another owner, has left
+due. Spark runs none by itself where it did not run the one before.
 A range without a file is one that the engine did not plan: reading it would be no round of ours.
 """
 

@@ -2,7 +2,8 @@
 operators keep.
 
 Of each batch Spark writes `offsets/<number>` before it runs (a line for the format, one about the query, one a source),
-and `commits/<number>` when it is done. Both are there whole or not at all.
+and `commits/<number>` when it is done. Both are there whole or not at all. The first says at which watermark it runs,
+and the second at which the next one does.
 
 Of an operator like transformWithState it writes `state/<operator>/_metadata/v2/<batch>` whenever a query starts: a line
 for the format, and JSON, which names the files that describe its variables (`_stateSchema`) by their whole paths. A
@@ -68,6 +69,17 @@ class QueryLog:
         """Whether an operator keeps something there. Before a batch is done that is not known: True."""
         return self.done < 0 or any(_operators(self.directory))
 
+    @property
+    def owes(self) -> bool:
+        """Whether the last batch that is done has moved the watermark, for the next one to give out what that closed.
+        Raises as `offsets`."""
+        if self.done < 0 or not self.keeps_state:
+            return False
+        with self._damage_named(self.done, "commits"):
+            behind_ms = int(json.loads(self._lines("commits", self.done)[1])["nextBatchWatermarkMs"])
+        with self._damage_named(self.done):
+            return behind_ms > int(json.loads(self._plan(self.done)[1])["batchWatermarkMs"])
+
     def offsets(self, number: int) -> Mapping[str, Offset]:
         """Where the range of each source ended in a batch. Raises CheckpointMismatch: it has no such batch."""
         with self._damage_named(number):
@@ -99,17 +111,19 @@ class QueryLog:
         return self.offsets(number) == self.offsets(number - 1)
 
     def _plan(self, number: int) -> list[str]:
-        path = posixpath.join(self.directory.path, "offsets", str(number))
+        return self._lines("offsets", number)
+
+    def _lines(self, of: str, number: int) -> list[str]:
+        path = posixpath.join(self.directory.path, of, str(number))
         return self.directory.files.read(path, 0, _FILE_BYTES_MAX).decode().splitlines()
 
     @contextmanager
-    def _damage_named(self, number: int) -> Iterator[None]:
+    def _damage_named(self, number: int, of: str = "offsets") -> Iterator[None]:
         try:
             yield
         except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError):
             raise CheckpointMismatch(
-                f"{self.directory}/offsets/{number} is not there, or not as this engine's queries write it: "
-                f"{BRING_BACK}"
+                f"{self.directory}/{of}/{number} is not there, or not as this engine's queries write it: {BRING_BACK}"
             ) from None
 
 

@@ -158,8 +158,13 @@ def in_three_partitions_from_now_on(cluster: Cluster, line: CommandLine, flow: F
     for number in range(2):
         cluster.append(f"src/{number}", 100)
     wait_for_windows(flow, 49, "src/0", "src/1")
+    flow.wait(lambda: partitions_of(line) == {"task-0": 3, "task-1": 3}, "the worker that was there to be replaced")
+
+
+def partitions_of(line: CommandLine) -> dict[str, int]:
     listed = line("state", "sharing", "--json")
-    assert [(one["task"], one["partitions"]) for one in json.loads(listed.out)] == [("task-0", 3), ("task-1", 3)]
+    assert listed.code == 0, listed.err
+    return {one["task"]: one["partitions"] for one in json.loads(listed.out)}
 
 
 def state(line: CommandLine, *options: str, of: str = "counting") -> list[Any]:

@@ -95,6 +95,25 @@ def test_what_the_clock_makes_due_is_the_same_whoever_dies_and_comes_without_rec
         owner.release()
 
 
+def test_what_the_clock_makes_due_comes_though_its_owner_has_seen_no_record(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "clock.py").write_text(CLOCK)
+    flow = StateFlow(memory_registry, spark, tmp_path, transformation="clock:transform")
+    flow.append("in/0", [(10, "a", 1), (11, "b", 2)])
+    with flow.owner() as first:
+        first.take_over()
+        assert first.run_round() is not None
+        first.release()
+    flow.run_to_the_end()
+    assert sorted((one["who"], one["due"]) for one in flow.delivered()) == [
+        ("a", False),
+        ("a", True),
+        ("b", False),
+        ("b", True),
+    ]
+
+
 BY_ARRIVAL = """
 from pyspark.sql import functions as F
 

@@ -113,6 +113,34 @@ def test_windows_over_files_equal_one_computation_whoever_dies_and_whatever_come
     assert told(flow.delivered()) == windows([*events, *events[:3]])
 
 
+@pytest.mark.parametrize("partitions", [2, 3], ids=["as they were", "divided anew"])
+def test_what_an_owner_has_closed_its_successor_gives_out_though_no_record_comes(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path, partitions: int
+) -> None:
+    """The owner goes behind the batch that has moved the watermark, and before the one that gives out what that has
+    closed. There is nothing more to come: the task has not ended before it has given that out."""
+    flow = StateFlow(memory_registry, spark, tmp_path, sql=COUNTS, round={"records_max": 100})
+    flow.append("in/0", [*EVENTS[:6], *END])
+    for log in ("in/0", "in/1"):
+        with flow.namespace.open_writer(log) as writer:
+            writer.mark_end_of_stream()
+    with flow.owner() as first:
+        first.take_over()
+        assert first.run_round() is not None
+        first.release()
+    assert flow.delivered() == []
+    flow.want_partitions(partitions)
+    with flow.owner() as second:
+        second.take_over()
+        while not second.ended():
+            second.run_round()
+        second.release()
+    assert told(flow.delivered()) == windows(EVENTS[:6])
+    rounds = len(list(flow.query_directory.glob("commits/[0-9]*")))
+    flow.run_to_the_end()
+    assert len(list(flow.query_directory.glob("commits/[0-9]*"))) == rounds, "nothing is due any more"
+
+
 def append(path: Path, events: Sequence[Event]) -> None:
     with path.open("ab") as file:
         file.writelines(payload + b"\n" for payload in payloads_of(events))
