@@ -295,7 +295,7 @@ class CountingQuery:
         before = self._after(number - 1)
         parts: list[dict[str, int]] = before["counts"] or divided({}, self._partitions)
         assert len(parts) == self._partitions
-        beat = before["beat"]
+        kept, beat = total(parts), before["beat"]
         out: list[str] = []
         late: list[str] = []
         for source, end in ends.items():
@@ -318,8 +318,8 @@ class CountingQuery:
                             out.append(f"{key} {counts[key]}")
         watermark_ms = watermark_of(self._checkpoint, number)
         reads = bool(out or late or beat != before["beat"])
-        if not reads and watermark_ms > watermark_of(self._checkpoint, number - 1):
-            out.append(f"closed {total(parts)}" + ("" if beat is None else f", silent up to {beat}"))
+        if watermark_ms > watermark_of(self._checkpoint, number - 1) and (self.by_clock or not reads):
+            out.insert(0, f"closed {kept}" + ("" if beat is None else f", silent up to {beat}"))
         result = f"state/{number}-{uuid.uuid4().hex}"
         self._write(result, json.dumps({"counts": parts, "beat": beat}))
         self._results[number] = commit(result, watermark_ms + reads)
