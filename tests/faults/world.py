@@ -121,12 +121,21 @@ class Files(Place):
         return {"kind": "hdfs", "path": f"{self.world.hdfs.url}/{self.name}", "merge_age_s": 1.0}
 
     def write(self, stream: int, payloads: Sequence[bytes], at: int) -> None:
-        """A file that appears whole."""
+        """A file that appears whole. One whose block is on a DataNode that has just died is written anew."""
         client = hdfs_native.Client(self.world.hdfs.url)
-        name = f"{stream}-{at:08d}.txt"
-        with client.create(f"/{self.name}/_{name}") as file:
-            file.write(b"\n".join(payloads) + b"\n")
-        client.rename(f"/{self.name}/_{name}", f"/{self.name}/{name}")
+        tries = itertools.count()
+
+        def complete() -> bool:
+            hidden = f"/{self.name}/_{stream}-{at:08d}-{next(tries)}"
+            try:
+                with client.create(hidden) as file:
+                    file.write(b"\n".join(payloads) + b"\n")
+            except OSError:
+                return False
+            client.rename(hidden, f"/{self.name}/{stream}-{at:08d}.txt")
+            return True
+
+        wait_until(complete, LIMIT_S, "a file on HDFS")
 
     def written(self) -> Counter[bytes]:
         found: Counter[bytes] = Counter()
