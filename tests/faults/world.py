@@ -130,7 +130,7 @@ class Files(Place):
             try:
                 with client.create(hidden) as file:
                     file.write(b"\n".join(payloads) + b"\n")
-            except OSError:
+            except (OSError, RuntimeError):  # it tells by either
                 return False
             client.rename(hidden, f"/{self.name}/{stream}-{at:08d}.txt")
             return True
