@@ -79,13 +79,13 @@ class Place(ABC):
     def sink(self) -> dict[str, Any]:
         """What a dataflow that writes it says of it."""
 
+    @abstractmethod
     def write(self, stream: int, payloads: Sequence[bytes], at: int) -> None:
-        """Add records to a stream of a source, when so many had been fed before."""
-        raise NotImplementedError
+        """Add records to a stream of what is read, when so many had been fed before."""
 
+    @abstractmethod
     def written(self) -> Counter[bytes]:
-        """What readers of a sink see."""
-        raise NotImplementedError
+        """What readers see of what is written."""
 
 
 class Topic(Place):
