@@ -1,9 +1,9 @@
 """Every fault at a random moment of a running dataflow: nothing is lost, and nothing is there twice.
 
-The moment is a seed's, and so is the one of a chain's dataflows that is struck. Each fault strikes each of three
-pipelines, in `test --full`. In every run what strikes has a dataflow of its own: on this machine (test_cluster_kills,
-test_cluster_registry), on YARN (test_yarn_dataflow), on HDFS (test_hdfs_data_node), on Kafka
-(test_kafka_brokers_killed).
+The moment is a seed's, and so is the one of a chain's dataflows that is struck. Each fault strikes each pipeline, with
+state and without, in `test --full`. In every run what strikes has a dataflow of its own: on this machine
+(test_cluster_kills, test_cluster_registry, test_cluster_state), on YARN (test_yarn_dataflow), on HDFS
+(test_hdfs_data_node), on Kafka (test_kafka_brokers_killed).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""All that a fault can strike: HDFS, YARN, Kafka, three ZooKeepers, and three dataflows that run on them.
+"""All that a fault can strike: HDFS, YARN, Kafka, three ZooKeepers, and dataflows that run on them, with state and
+without.
 
 The other sides are written and read with clients of their own: kafka-python, hdfs-native, a reader of logs.
 """
@@ -6,6 +7,7 @@ The other sides are written and read with clients of their own: kafka-python, hd
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import random
 from abc import ABC, abstractmethod
@@ -39,6 +41,10 @@ LIMIT_S = 420.0
 _NODE_MEMORY_MB = 16 * 1024
 _SESSION_S = 30
 """Who was not struck is not lost, however busy the machine is."""
+_DISTINCT = """
+def transform(inputs, context):
+    return inputs["src"].select("payload").dropDuplicates()
+"""
 
 
 @dataclass
@@ -51,16 +57,139 @@ class World:
     zookeeper: ZooKeeperServers
     cluster: Cluster
     side: KafkaSide
+    packages: Path
 
 
-class Pipeline(ABC):
-    """One of the dataflows (or a chain of two): what goes in, and what came out, as whole payloads. Its topic, and its
-    directories and logs, have its name."""
+class Place(ABC):
+    """Where records of a pipeline come from, or go to, under a name."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+
+    @abstractmethod
+    def make(self) -> None:
+        """Let it be there, to be read."""
+
+    @abstractmethod
+    def source(self) -> dict[str, Any]:
+        """What a dataflow that reads it says of it."""
+
+    @abstractmethod
+    def sink(self) -> dict[str, Any]:
+        """What a dataflow that writes it says of it."""
+
+    @abstractmethod
+    def write(self, stream: int, payloads: Sequence[bytes], at: int) -> None:
+        """Add records to a stream of what is read, when so many had been fed before."""
+
+    @abstractmethod
+    def written(self) -> Counter[bytes]:
+        """What readers see of what is written."""
+
+
+class Topic(Place):
+    """A topic."""
+
+    def make(self) -> None:
+        self.world.side.create(self.name, partitions=STREAMS)
+
+    def source(self) -> dict[str, Any]:
+        return {"kind": "kafka", "bootstrap": self.world.kafka.bootstrap, "topics": self.name}
+
+    def sink(self) -> dict[str, Any]:
+        create = {"partitions": STREAMS}
+        return {"kind": "kafka", "bootstrap": self.world.kafka.bootstrap, "topic": self.name, "create": create}
+
+    def write(self, stream: int, payloads: Sequence[bytes], at: int) -> None:
+        self.world.side.send(self.name, payloads, partition=stream)
+
+    def written(self) -> Counter[bytes]:
+        return Counter(record.value for record in visible_records(self.world.kafka.bootstrap, self.name))
+
+
+class Files(Place):
+    """A directory on HDFS."""
+
+    def make(self) -> None:
+        hdfs_native.Client(self.world.hdfs.url).mkdirs(f"/{self.name}", create_parent=True)
+
+    def source(self) -> dict[str, Any]:
+        return {"kind": "hdfs", "path": f"{self.world.hdfs.url}/{self.name}", "streams": STREAMS, "settle_s": 0}
+
+    def sink(self) -> dict[str, Any]:
+        return {"kind": "hdfs", "path": f"{self.world.hdfs.url}/{self.name}", "merge_age_s": 1.0}
+
+    def write(self, stream: int, payloads: Sequence[bytes], at: int) -> None:
+        """A file that appears whole. One whose block is on a DataNode that has just died is written anew."""
+        client = hdfs_native.Client(self.world.hdfs.url)
+        tries = itertools.count()
+
+        def complete() -> bool:
+            hidden = f"/{self.name}/_{stream}-{at:08d}-{next(tries)}"
+            try:
+                with client.create(hidden) as file:
+                    file.write(b"\n".join(payloads) + b"\n")
+            except (OSError, RuntimeError):  # it tells by either
+                return False
+            client.rename(hidden, f"/{self.name}/{stream}-{at:08d}.txt")
+            return True
+
+        wait_until(complete, LIMIT_S, "a file on HDFS")
+
+    def written(self) -> Counter[bytes]:
+        found: Counter[bytes] = Counter()
+        client = hdfs_native.Client(self.world.hdfs.url)
+        folder = f"/{self.name}"
+        for status in client.list_status(folder, recursive=False) if _is_there(client, folder) else ():
+            if not status.isdir:
+                with client.read(status.path) as file:
+                    found.update(file.read().splitlines())
+        return found
+
+
+class Logs(Place):
+    """Logs whose names begin so."""
+
+    def make(self) -> None:
+        for stream in range(STREAMS):
+            self.world.cluster.namespace.create(f"{self.name}/{stream}")
+
+    def source(self) -> dict[str, Any]:
+        return {"kind": "log", "logs": f"{self.name}/*"}
+
+    def sink(self) -> dict[str, Any]:
+        return {"kind": "log", "log": self.name}
+
+    def write(self, stream: int, payloads: Sequence[bytes], at: int) -> None:
+        with self.world.cluster.namespace.open_writer(f"{self.name}/{stream}") as writer:
+            writer.write_bulk(pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])).result(120)
+
+    def written(self) -> Counter[bytes]:
+        found: Counter[bytes] = Counter()
+        namespace = self.world.cluster.namespace
+        for log in namespace.names(prefix=f"{self.name}/"):
+            with namespace.open_reader(log) as reader:
+                try:
+                    while (batch := reader.read_batch()) is not None:
+                        found.update(batch.column("payload").to_pylist())
+                except EndOfStream:
+                    continue
+        return found
+
+
+class Pipeline:
+    """Dataflows, each between two places: what goes in, and what came out, as whole payloads. What it has made has its
+    name."""
+
+    kinds: Sequence[type[Place]]
+    """Of its places, from the first source to the last sink."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
         self.flows: list[YarnFlow] = []
+        self._places = [kind(world, f"{name}-{number}") for number, kind in enumerate(self.kinds)]
         self._target = 0
         self._fed = 0
 
@@ -80,14 +209,14 @@ class Pipeline(ABC):
 
     def feed(self, count: int) -> None:
         """So many more records into the source, over its streams."""
-        numbers = range(self._fed, self._fed + count)
         for stream in range(STREAMS):
-            self._write(stream, [self._payload(n) for n in numbers if n % STREAMS == stream])
+            numbers = [n for n in range(self._fed, self._fed + count) if n % STREAMS == stream]
+            self._places[0].write(stream, [self._payload(n) for n in [*numbers, *self._again(count)]], self._fed)
         self._fed += count
 
-    @abstractmethod
     def output(self) -> Counter[bytes]:
         """What readers of the last sink see."""
+        return self._places[-1].written()
 
     def rounds(self) -> int:
         """How many rounds the target's source streams have taken part in: what a fault waits for."""
@@ -123,9 +252,12 @@ class Pipeline(ABC):
         twice, lost = list(output - expected)[:3], list(expected - output)[:3]
         expect_output(output == expected, f"{self.name}: too often {twice}, missing {lost}")
 
-    @abstractmethod
     def submit(self) -> None:
         """Start it."""
+        for place in self._places[:-1]:
+            place.make()
+        for number, (before, after) in enumerate(itertools.pairwise(self._places), 1):
+            self._submit(f"{self.name}-{number}", before.source(), after.sink())
 
     def stop(self) -> None:
         """Let every dataflow of it end by itself, the first one first."""
@@ -133,8 +265,13 @@ class Pipeline(ABC):
             flow.edit(desired_state="stopped")
             flow.wait_for_state("stopped")
 
-    @abstractmethod
-    def _write(self, stream: int, payloads: Sequence[bytes]) -> None: ...
+    def _again(self, count: int) -> Sequence[int]:
+        """The numbers of records that are fed once more, with `count` new ones, into each stream."""
+        return ()
+
+    def _does(self) -> dict[str, Any]:
+        """What its dataflows do, as a descriptor says it."""
+        return {"sql": "SELECT payload FROM src"}
 
     def _submit(self, name: str, source: dict[str, Any], sink: dict[str, Any]) -> None:
         flow = submit_on_yarn(
@@ -143,7 +280,7 @@ class Pipeline(ABC):
             name=name,
             sources={"src": source},
             sinks={"out": sink},
-            sql="SELECT payload FROM src",
+            **self._does(),
             container={"memory_mb": 1536},
             round={"records_max": 40},
             session_timeout_s=_SESSION_S,
@@ -158,78 +295,55 @@ class Pipeline(ABC):
 class KafkaToHdfs(Pipeline):
     """A topic into files."""
 
-    def submit(self) -> None:
-        world = self.world
-        world.side.create(self.name, partitions=STREAMS)
-        source = {"kind": "kafka", "bootstrap": world.kafka.bootstrap, "topics": self.name}
-        self._submit(self.name, source, {"kind": "hdfs", "path": f"{world.hdfs.url}/{self.name}", "merge_age_s": 1.0})
-
-    def output(self) -> Counter[bytes]:
-        found: Counter[bytes] = Counter()
-        client = hdfs_native.Client(self.world.hdfs.url)
-        folder = f"/{self.name}"
-        for status in client.list_status(folder, recursive=False) if _is_there(client, folder) else ():
-            if not status.isdir:
-                with client.read(status.path) as file:
-                    found.update(file.read().splitlines())
-        return found
-
-    def _write(self, stream: int, payloads: Sequence[bytes]) -> None:
-        self.world.side.send(self.name, payloads, partition=stream)
+    kinds = (Topic, Files)
 
 
 class HdfsToKafka(Pipeline):
     """Files into a topic."""
 
-    def submit(self) -> None:
-        world = self.world
-        hdfs_native.Client(world.hdfs.url).mkdirs(f"/{self.name}", create_parent=True)
-        source = {"kind": "hdfs", "path": f"{world.hdfs.url}/{self.name}", "streams": STREAMS, "settle_s": 0}
-        sink = {"kind": "kafka", "bootstrap": world.kafka.bootstrap, "topic": self.name, "create": {"partitions": 2}}
-        self._submit(self.name, source, sink)
-
-    def output(self) -> Counter[bytes]:
-        return Counter(record.value for record in visible_records(self.world.kafka.bootstrap, self.name))
-
-    def _write(self, stream: int, payloads: Sequence[bytes]) -> None:
-        """A file that appears whole."""
-        client = hdfs_native.Client(self.world.hdfs.url)
-        name = f"{stream}-{self._fed:08d}.txt"
-        with client.create(f"/{self.name}/_{name}") as file:
-            file.write(b"\n".join(payloads) + b"\n")
-        client.rename(f"/{self.name}/_{name}", f"/{self.name}/{name}")
+    kinds = (Files, Topic)
 
 
 class LogKafkaLog(Pipeline):
     """Logs into a topic, and that topic into logs: two dataflows."""
 
-    def submit(self) -> None:
-        world = self.world
-        for stream in range(STREAMS):
-            world.cluster.namespace.create(f"{self.name}/in/{stream}")
-        world.side.create(self.name, partitions=STREAMS)
-        kafka = {"kind": "kafka", "bootstrap": world.kafka.bootstrap}
-        self._submit(f"{self.name}-1", {"kind": "log", "logs": f"{self.name}/in/*"}, {**kafka, "topic": self.name})
-        self._submit(f"{self.name}-2", {**kafka, "topics": self.name}, {"kind": "log", "log": f"{self.name}/out"})
-
-    def output(self) -> Counter[bytes]:
-        found: Counter[bytes] = Counter()
-        namespace = self.world.cluster.namespace
-        for log in namespace.names(prefix=f"{self.name}/out/"):
-            with namespace.open_reader(log) as reader:
-                try:
-                    while (batch := reader.read_batch()) is not None:
-                        found.update(batch.column("payload").to_pylist())
-                except EndOfStream:
-                    continue
-        return found
-
-    def _write(self, stream: int, payloads: Sequence[bytes]) -> None:
-        with self.world.cluster.namespace.open_writer(f"{self.name}/in/{stream}") as writer:
-            writer.write_bulk(pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])).result(120)
+    kinds = (Logs, Topic, Logs)
 
 
-PIPELINES = (KafkaToHdfs, HdfsToKafka, LogKafkaLog)
+class Distinct(Pipeline):
+    """Records of which many come again, at once or later, in any stream: its state, which is on HDFS, knows them."""
+
+    def _again(self, count: int) -> Sequence[int]:
+        there = self._fed + count
+        return random.Random(f"{self.name} {there}").sample(range(there), count // 4)
+
+    def _does(self) -> dict[str, Any]:
+        package = self.world.packages / self.name
+        package.mkdir(exist_ok=True)
+        (package / "distinct.py").write_text(_DISTINCT)
+        state = {"checkpoints": f"{self.world.hdfs.url}/state", "partitions": 2, "unbounded": ["duplicates"]}
+        return {"transformation": "distinct:transform", "package": str(package), "state": state}
+
+
+class LogStateLog(Distinct):
+    """Logs into logs."""
+
+    kinds = (Logs, Logs)
+
+
+class KafkaStateKafka(Distinct):
+    """A topic into a topic."""
+
+    kinds = (Topic, Topic)
+
+
+class HdfsStateHdfs(Distinct):
+    """Files into files."""
+
+    kinds = (Files, Files)
+
+
+PIPELINES = (KafkaToHdfs, HdfsToKafka, LogKafkaLog, LogStateLog, KafkaStateKafka, HdfsStateHdfs)
 
 
 @contextmanager
@@ -244,7 +358,9 @@ def running_world(folder: Path) -> Iterator[World]:
         cluster = servers.enter_context(yarn_cluster(yarn, zookeeper.hosts, folder / "cluster"))
         side = KafkaSide(kafka.bootstrap)
         servers.callback(side.close)
-        yield World(hdfs, yarn, kafka, zookeeper, cluster, side)
+        packages = folder / "packages"
+        packages.mkdir()
+        yield World(hdfs, yarn, kafka, zookeeper, cluster, side, packages)
 
 
 def _is_there(client: hdfs_native.Client, path: str) -> bool:

@@ -102,6 +102,11 @@ def java_kinds(error: Exception) -> list[str]:
     return [cause.kind for cause in told_causes(error)]
 
 
+def refuses_plan(error: Exception) -> bool:
+    """Whether it is Spark's word on a plan, before anything ran: it has no name for some of what it refuses."""
+    return any(kind.endswith("AnalysisException") for kind in java_kinds(error))
+
+
 def told_causes(error: Exception) -> list[Cause]:
     """As `causes_behind`; none where the JVM, asked what happened, does not answer."""
     try:

@@ -68,8 +68,8 @@ def refuse_unfitting(
     if not stores:  # no batch is done yet, or nothing is kept
         return
     activate(frame.sparkSession)
-    if partitions is not None and any(store.partitions != partitions for store in stores):
-        refuse_undividable(operators, str(directory), partitions, stores[0].partitions)
+    if partitions is not None and partitions != (divided := state.partitions()):
+        refuse_undividable(operators, str(directory), partitions, divided)
     batch = max(store.batch for store in stores) + 1
     with tempfile.TemporaryDirectory(dir=scratch_directory(), prefix="fits-") as scratch:
         _refuse_other_columns(_Compared(frame, kept, directory, Path(scratch), batch), fresh, task)

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.session import scratch_directory
 from scribengin.spark.stateful.divided import refuse_shared_streams, refuse_split
-from scribengin.spark.stateful.plan import each, kind, module, nodes
+from scribengin.spark.stateful.plan import WATERMARKED, each, kind, module, nodes
 from scribengin.spark.stateful.query_log import PARTITIONS
 from scribengin.spark.transform.encoding import quoted
 from scribengin.spark.transform.spec import InputSpec, OutputSpec, StateOperator
@@ -39,7 +39,6 @@ _WORDS = {
     "transformWithStateInPandasExec": "processor",
 }
 """What operators are called, by Spark's names, which its checkpoints have, too."""
-_WATERMARKED = "spark.watermarkDelayMs"
 _SOME_TIME_MS = 1 << 41
 _BY_CLOCK = "ProcessingTime"
 _STREAMING = "spark.sql.streaming"
@@ -222,7 +221,7 @@ def _bound(jvm: Any, node: Any, word: str) -> str | None:
             return "one number, how many rows have come"
         case "session":
             return "the watermark: a session is given out when it has passed its end"
-    marked = [one for one in each(node.keyExpressions()) if one.metadata().contains(_WATERMARKED)]
+    marked = [one for one in each(node.keyExpressions()) if one.metadata().contains(WATERMARKED)]
     column = str(marked[0].name()) if marked else None
     if word == "aggregate":
         return column and f"the watermark of {column}: a group is given out when it has passed"

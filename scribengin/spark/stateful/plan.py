@@ -19,12 +19,24 @@ from scribengin.errors import ConfigInvalid, PackageInvalid
 from scribengin.spark.session.failures import one_line
 from scribengin.spark.transform.encoding import BEAT
 
+WATERMARKED = "spark.watermarkDelayMs"
+"""What Spark says, in its metadata, of a column that has a watermark."""
 _NEVER = {
     "FlatMapGroupsInPandasWithState": "applyInPandasWithState",
     "FlatMapGroupsWithState": "flatMapGroupsWithState",
 }
 """What users call operators that have a better successor, by their kinds."""
+_OF_ONE_BATCH = {
+    "FlatMapGroupsInPandas": "applyInPandas",
+    "FlatMapGroupsInArrow": "applyInArrow",
+    "FlatMapCoGroupsInPandas": "cogroup(...).applyInPandas",
+    "FlatMapCoGroupsInArrow": "cogroup(...).applyInArrow",
+}
+"""The same of operators that Spark runs batch by batch: where records are cut into batches changes what comes out."""
 _INSTEAD = (
+    (r"Union between streaming and batch", "write these rows to a log, and let a source read it"),
+    (r"Sampling", "filter by a hash of the record, as in abs(xxhash64(id)) % 10 = 0"),
+    (r"\bstatic\b", "take a left join that has the stream on the left, or use an inner join"),
     (
         r"[Dd]istinct agg",
         "count what is about distinct with approx_count_distinct, or drop duplicates in a dataflow before",
@@ -51,13 +63,22 @@ _INSTEAD = (
 )
 """What works instead, by what Spark says when it refuses something."""
 
+_RETURNED = "return what is to be done: a transformation over streams computes and writes nothing itself"
 _WHERE_PLANNED = {
     "[INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY]": "join that stream, for IN and EXISTS by a LEFT SEMI JOIN "
     "with a time range",
+    "Stream-stream join without equality predicate": "give the condition something that is equal on both sides, as in "
+    "l.id = r.id, beside its time range",
+    "Global aggregation with session window": "group by a column beside the session, too",
+    "group aggregate pandas UDF": "take Spark's own aggregates, or a function over what collect_list gives",
+    "pivot is not supported": "take an aggregate for each column, as in sum(n) FILTER (WHERE who = 'a')",
+    "[UNSUPPORTED_FEATURE.ASOF_JOIN]": "take a join with a time range, and of what it gives max_by by a window",
+    "must be executed with writeStream.start()": _RETURNED,
+    "[CALL_ON_STREAMING_DATASET_UNSUPPORTED]": _RETURNED,
     "[STATE_STORE_UNSUPPORTED_OPERATION_BINARY_INEQUALITY]": "take a key that is equal where its bytes are, as in "
     "lower(name) COLLATE UTF8_BINARY",
 }
-"""The same, of what Spark refuses before a plan is made of it, by what its errors have in them."""
+"""The same, of what Spark refuses before or after it is looked at as a stream, by what its errors have in them."""
 
 
 @contextmanager
@@ -82,6 +103,18 @@ def refuse_unstreamable(frame: DataFrame, output: str) -> None:
             raise ConfigInvalid(
                 f"output '{output}' uses {call}, which is not offered: use transformWithStateInPandas, which keeps "
                 "variables by key, with timers and TTL"
+            )
+        if (call := _OF_ONE_BATCH.get(kind(node))) is not None:
+            raise ConfigInvalid(
+                f"output '{output}' cannot run as a stream: {call} sees the records of one batch alone, and not all of "
+                "a key's. Instead: use transformWithStateInPandas, or a function over what collect_list gives by a "
+                "window of time"
+            )
+        if kind(node) == "Expand" and _groups_without_time(node):
+            raise ConfigInvalid(
+                f"output '{output}' cannot run as a stream: it groups without a time, too (GROUPING SETS, ROLLUP, "
+                "CUBE), and such a group never ends. Instead: let each of its sets have the window, as in GROUP BY "
+                "window(at, '1 hour'), CUBE (who)"
             )
     if any(_is_random(node) for node in nodes(analyzed)):
         raise ConfigInvalid(
@@ -119,6 +152,16 @@ def nodes(node: Any) -> Iterator[Any]:
     yield node
     for child in each(node.children()):
         yield from nodes(child)
+
+
+def _groups_without_time(expand: Any) -> bool:
+    """Whether one of the sets that rows are grouped by leaves out the time that a watermark ends."""
+    timed = [at for at, one in enumerate(each(expand.output())) if one.metadata().contains(WATERMARKED)]
+    return any(_is_null(row.apply(at)) for row in each(expand.projections()) for at in timed)
+
+
+def _is_null(expression: Any) -> bool:
+    return kind(expression) == "Literal" and expression.value() is None
 
 
 def _is_random(node: Any) -> bool:

@@ -99,6 +99,11 @@ class StoredState:
         """Those of the last batch that is done, as `QueryLog.sources`; None before one is. Raises as `stores`."""
         return self._logged(lambda log: None if log.done < 0 else log.sources(log.done))
 
+    def partitions(self) -> int | None:
+        """Into how many what has a key is divided, by the last batch that is done; None before one is. Raises as
+        `stores`."""
+        return self._logged(lambda log: None if log.done < 0 else log.partitions(log.done))
+
     def _partitions(self, batch: int) -> int:
         """As the query's log says: of most operators Spark's metadata keep the number that they began with."""
         return self._logged(lambda log: log.partitions(batch))

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from scribengin.base.text.refusals import did_you_mean
 from scribengin.errors import ConfigError, ConfigInvalid, NotNarrow, PackageInvalid, ScribenginError, SparkUnavailable
-from scribengin.spark.session.failures import SPARK_ERRORS, failure, one_line
+from scribengin.spark.session.failures import SPARK_ERRORS, failure, one_line, refuses_plan
 from scribengin.spark.transform import narrow
 from scribengin.spark.transform.encoding import decode, encode, late_records, united_late, watermarked
 from scribengin.spark.transform.spec import TransformationSpec
@@ -220,9 +220,10 @@ class PlanBuilder:
             yield
         except SPARK_ERRORS as error:
             resolved = failure(error, f"planning the transformation of {self.spec.dataflow}")
-            if isinstance(resolved, SparkUnavailable):
+            if isinstance(resolved, SparkUnavailable) and not refuses_plan(error):
                 raise resolved from error
-            raise self._refused(f"the transformation of {self.spec.dataflow} cannot be planned: {resolved}") from error
+            said = one_line(error) if isinstance(resolved, SparkUnavailable) else resolved
+            raise self._refused(f"the transformation of {self.spec.dataflow} cannot be planned: {said}") from error
 
     def _refused(self, message: str) -> ConfigError:
         return ConfigInvalid(message) if self._function is None else PackageInvalid(message)

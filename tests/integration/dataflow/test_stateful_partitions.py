@@ -172,7 +172,6 @@ def test_where_spark_fails_in_the_middle_of_dividing_state_it_goes_on_as_it_was_
     assert told(flow.delivered()) == windows(EVENTS)
 
 
-@pytest.mark.full
 def test_state_without_a_key_is_not_divided_and_goes_on_as_it_was(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:

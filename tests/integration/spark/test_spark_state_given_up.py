@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 from scribengin.base.threads import pause
 from scribengin.dataflow.round.stateful import StatefulRunner
 from scribengin_registry.contract import Registry
+from tests.garbage import collect_garbage
 from tests.integration.state_flow import StateFlow, drain
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -52,8 +52,9 @@ def weakly(spark: SparkSession, owner: StatefulRunner) -> list[Any]:
 
 
 def are_gone(spark: SparkSession, kept: Sequence[Any]) -> bool:
-    gc.collect()
+    """Without asking for one of them: py4j lets go of what it has told us a second late."""
+    collect_garbage()
     jvm: Any = spark._jvm
     jvm.System.gc()
     pause(0.5)  # a look costs the JVM as much
-    return all(one.get() is None for one in kept)
+    return all(one.refersTo(None) for one in kept)

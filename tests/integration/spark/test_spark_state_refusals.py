@@ -224,6 +224,16 @@ def test_a_source_that_no_output_reads_is_refused(spark: SparkSession) -> None:
         ("SELECT r.n FROM (VALUES ('a')) l(who) LEFT JOIN src r ON l.who = r.who", "Instead: .* an inner join"),
         ("SELECT n FROM src EXCEPT SELECT n FROM src", "Instead: join the streams"),
         ("SELECT n FROM src WHERE who IN (SELECT who FROM src)", "Instead: .* a LEFT SEMI JOIN"),
+        ("SELECT n FROM src UNION ALL SELECT 1 AS n", "Instead: write these rows to a log"),
+        ("SELECT n FROM src TABLESAMPLE (10 PERCENT)", "Instead: .* a hash of the record"),
+        (
+            "SELECT n FROM src FULL JOIN (VALUES ('a')) r(w) ON r.w = who",
+            "Instead: .* the stream on the left",
+        ),
+        (
+            "SELECT count(*) AS many FROM src GROUP BY ROLLUP (window(at, '1 hour'), who)",
+            "groups without a time, .* Instead: let each of its sets have the window",
+        ),
         ("SELECT rand() AS n FROM src", "uses something random"),
         ("SELECT 1 AS n", "reads none of the sources"),
         ("SELECT nope FROM src", "UNRESOLVED_COLUMN"),
@@ -234,6 +244,69 @@ def test_what_cannot_run_as_a_stream_is_refused_in_one_line(spark: SparkSession,
         checked(spark, sql)
     assert "'out'" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        (
+            "SELECT l.n FROM src l JOIN src r ON r.at BETWEEN l.at AND l.at + INTERVAL 1 HOUR",
+            "Instead: give the condition something that is equal on both sides",
+        ),
+        (
+            "SELECT session_window.start FROM src GROUP BY session_window(at, '10 seconds')",
+            "Instead: group by a column beside the session",
+        ),
+    ],
+)
+def test_what_spark_refuses_when_it_plans_a_batch_is_a_mistake_of_the_transformation(
+    spark: SparkSession, sql: str, said: str
+) -> None:
+    """It was taken for Spark's own trouble."""
+    with pytest.raises(ConfigInvalid, match=f"^the transformation of flow cannot be planned: .* {said}") as refused:
+        checked(spark, sql)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("returns", "said"),
+    [
+        ('src.groupBy("who").applyInPandas(some, "n INT")', "sees the records of one batch .* Instead: .*InPandas"),
+        ('src.groupBy("who").applyInArrow(some, "n INT")', "sees the records of one batch"),
+        (
+            'src.groupBy("who").cogroup(src.groupBy("who")).applyInPandas(both, "n INT")',
+            "sees the records of one batch",
+        ),
+        ('src.groupBy(F.window("at", "1 hour")).agg(mean("n").alias("n"))', "Instead: .* collect_list"),
+        ('src.groupBy("who").pivot("n").count()', "Instead: take an aggregate for each column"),
+        ("src if src.isEmpty() else src", "Instead: return what is to be done"),
+        ('src.write.format("noop").save()', "Instead: return what is to be done"),
+    ],
+)
+def test_what_a_function_cannot_do_to_a_stream_is_refused_with_what_it_can(
+    spark: SparkSession, package: Callable[..., Path], returns: str, said: str
+) -> None:
+    where = package(
+        streamed=f"""
+        from pyspark.sql import functions as F
+
+        def some(frame):
+            return frame
+
+        def both(left, right):
+            return left
+
+        @F.pandas_udf("double", F.PandasUDFType.GROUPED_AGG)
+        def mean(column):
+            return column.mean()
+
+        def transform(inputs, context):
+            src = inputs["src"]
+            return {returns}
+        """
+    )
+    with pytest.raises((ConfigInvalid, PackageInvalid), match=f"(?s){said}"):
+        StatefulTransformation.load(stateful(function="streamed:transform", package=where), spark).check()
 
 
 def test_a_key_that_is_not_compared_by_its_bytes_is_refused_with_one_that_is(spark: SparkSession) -> None:
