@@ -1,5 +1,5 @@
-"""A dataflow with state as processes: its worker is killed, and another one goes on with what it has counted; what it
-keeps is shown meanwhile."""
+"""A dataflow with state as processes: its worker is killed, and stalls, its master is killed, its registry is started
+again. Whoever comes next goes on with what was counted. What it keeps is shown meanwhile."""
 
 from __future__ import annotations
 
@@ -25,8 +25,14 @@ LAST_START = "1970-01-01 00:03:10"
 
 
 @pytest.fixture(scope="module")
-def cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running_cluster(zookeeper.hosts, tmp_path_factory.mktemp("state")) as cluster:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("registry")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cluster(server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(server.hosts, tmp_path_factory.mktemp("state")) as cluster:
         yield cluster
 
 
@@ -42,8 +48,8 @@ def line(
     return CommandLine(cluster.registry.hosts, capfd)
 
 
-def test_a_killed_workers_windows_are_counted_on_by_the_next_one(
-    cluster: Cluster, line: CommandLine, tmp_path: Path
+def test_windows_are_counted_on_whoever_is_killed_or_stalls(
+    cluster: Cluster, server: EmbeddedZooKeeper, line: CommandLine, tmp_path: Path
 ) -> None:
     (tmp_path / "counts.py").write_text(COUNTS)
     cluster.append("in/0", 95)
@@ -63,6 +69,10 @@ def test_a_killed_workers_windows_are_counted_on_by_the_next_one(
     kept = {"task": "task-0", "key": {"window": LAST, "log": "in/0"}, "value": {"count": 5}}
     flow.wait(lambda: state(line, *chosen) == [kept], "five records in the last window, whose batch may still go on")
     assert list((cluster.home / "state" / "counting" / "task-0").iterdir()), "checkpoints are where the home is"
+    a_master_is_killed(cluster, flow)
+    a_worker_stalls_longer_than_its_session(cluster, flow, "in/0")
+    wait_for_windows(flow, 34, "in/0")
+    a_registry_is_started_again(cluster, flow, server)
 
     (tmp_path / "counts.py").write_text(COUNTS.replace('"log").count', '(F.col("n") % 7).alias("log")).count'))
     workers = flow.ready_workers()
@@ -70,6 +80,23 @@ def test_a_killed_workers_windows_are_counted_on_by_the_next_one(
     assert refused.code == 2
     assert "what task-0 has kept for aggregate does not fit the transformation any more" in refused.err
     assert (flow.ready_workers(), flow.view.status().state) == (workers, "running")
+
+
+def a_master_is_killed(cluster: Cluster, flow: Flow) -> None:
+    leader = flow.master()
+    flow.kill_master()
+    cluster.append("in/0", 50)
+    wait_for_windows(flow, 24, "in/0")
+    flow.wait(lambda: flow.status.master not in (None, leader), "another master")
+
+
+def a_registry_is_started_again(cluster: Cluster, flow: Flow, server: EmbeddedZooKeeper) -> None:
+    server.stop()
+    server.start()
+    cluster.append("in/0", 50)
+    wait_for_windows(flow, 39, "in/0")
+    flow.wait_for_workers(1)
+    flow.wait_for_state("running")
 
 
 @pytest.mark.full
@@ -107,7 +134,8 @@ def test_two_workers_share_the_keys_and_are_killed_stalled_and_scaled_away(
     refused = line("config", "set", "sharing", "tasks=1")
     assert refused.code == 2
     assert "tasks stays 2: what is kept of a key cannot move" in refused.err
-    a_worker_stalls_longer_than_its_session(cluster, flow)
+    a_worker_stalls_longer_than_its_session(cluster, flow, "src/0", "src/1")
+    wait_for_windows(flow, 29, "src/0", "src/1")
     one_worker_has_the_tasks_of_both(cluster, flow)
     in_three_partitions_from_now_on(cluster, line, flow)
     assert line("pause", "sharing").code == 0
@@ -117,15 +145,15 @@ def test_two_workers_share_the_keys_and_are_killed_stalled_and_scaled_away(
     assert not list((cluster.home / "state").glob("sharing/task-*/*")), "what both have kept is forgotten"
 
 
-def a_worker_stalls_longer_than_its_session(cluster: Cluster, flow: Flow) -> None:
+def a_worker_stalls_longer_than_its_session(cluster: Cluster, flow: Flow, *logs: str) -> None:
     """Its JVM does not, and has a batch run for it, which waits for its commit. It goes on once its session is gone,
-    and not later: the master would kill it, and nobody would see what it does then."""
-    flow.wait_for_workers(2)
+    and not later: the master would kill it, and nobody would see what it does then. A worker for each log."""
+    flow.wait_for_workers(len(logs))
     victim = flow.ready_workers()[0]
     pid = flow.view.worker(victim).pid
     [stalled] = [one for one in flow.containers() if one.name == victim]
-    for number in range(2):
-        cluster.append(f"src/{number}", 50)
+    for log in logs:
+        cluster.append(log, 50)
     os.kill(pid, signal.SIGSTOP)
     flow.wait(lambda: not flow.view.lives(victim), "the stalled worker's session to end")
     os.kill(pid, signal.SIGCONT)
@@ -133,9 +161,8 @@ def a_worker_stalls_longer_than_its_session(cluster: Cluster, flow: Flow) -> Non
     how = cluster.launcher.poll(stalled)
     assert how is not None
     assert (how.kind, how.code) == ("exited", EXIT_SESSION_LOST), "it was not killed"
-    for number in range(2):
-        cluster.append(f"src/{number}", 50)
-    wait_for_windows(flow, 29, "src/0", "src/1")
+    for log in logs:
+        cluster.append(log, 50)
 
 
 def one_worker_has_the_tasks_of_both(cluster: Cluster, flow: Flow) -> None:
