@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
+import pytest
+import textual._wait
 from textual.pilot import Pilot
 
 PATIENCE_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def only_the_screen_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Behind each key textual waits for a process that computes no more, for a second at the most. Threads that other
+    tests have left to ours compute a little, always: then each key takes that second."""
+    monkeypatch.setattr(textual._wait, "process_time", time.thread_time)
+    yield
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:

@@ -27,7 +27,7 @@ from scribengin_tools.monitor.actions import MonitorActions
 from scribengin_tools.monitor.app import LogScreen, MonitorApp
 from tests.house.tree import ROOT
 from tests.integration import watched
-from tests.piloted import PATIENCE_S, until
+from tests.piloted import PATIENCE_S, only_the_screen_is_waited_for, until
 
 SIZE = (100, 30)
 PICTURE = ROOT / "docs" / "pictures" / "monitor.svg"
