@@ -29,6 +29,7 @@ from tests.house.tree import ROOT
 from tests.integration import watched
 from tests.piloted import PATIENCE_S, only_the_screen_is_waited_for, until
 
+__all__ = ["only_the_screen_is_waited_for"]
 SIZE = (100, 30)
 PICTURE = ROOT / "docs" / "pictures" / "monitor.svg"
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m"

@@ -14,6 +14,8 @@ from scribengin_tools.monitor.app import MonitorApp
 from tests.integration import watched
 from tests.piloted import only_the_screen_is_waited_for, until
 
+__all__ = ["only_the_screen_is_waited_for"]
+
 
 @dataclass(frozen=True, slots=True)
 class ShownActions(MonitorActions):
