@@ -40,7 +40,10 @@ _FIRST = (
     *("test_cluster_state", "test_cluster_ends", "test_raising_functions", "test_pages_logs", "test_watching_flow"),
     *("test_faults", "test_kafka_source_flow", "test_cluster_registry", "test_kafka_brokers_killed", "test_sink_hdfs"),
     *("test_web_page", "test_yarn_deploy_kerberos", "test_web_editing", "test_hdfs_data_node", "test_hdfs_crashes"),
-    "test_log_faults",
+    *("test_log_faults", "test_stateful_crashes", "test_spark_state_fits", "test_spark_log_sink", "test_spark_tables"),
+    *("test_cli_dafka", "test_registry_embedded", "test_divided_state_crashes", "test_spark_state_refusals"),
+    *("test_spark_state_divided", "test_cli_dataflows", "test_rewind", "test_spark_transformation", "test_monitor"),
+    "test_web_server",
 )
 ON_YARN = (
     *(

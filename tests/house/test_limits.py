@@ -53,7 +53,7 @@ def test_the_fixtures_of_a_test_that_failed_have_a_limit(tmp_path: Path) -> None
     assert f"Timeout (>{LIMIT_S}" in ended.stdout
 
 
-@pytest.mark.parametrize("name", ["after", "in_c"])
+@pytest.mark.parametrize("name", [pytest.param("after", marks=pytest.mark.full), "in_c"])
 def test_a_process_whose_test_does_not_end_ends_and_the_run_names_the_test(tmp_path: Path, name: str) -> None:
     words = ("-n", "2", "--dist", "loadfile", "--max-worker-restart=0")
     ended = run_tests(tmp_path, *words, well=WELL, **{name: HANGS[name]})

@@ -171,8 +171,11 @@ SAMPLES = {
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("names", "processes"),
-    [(("late_once", "output_is_wrong"), 0), (tuple(SAMPLES), 4)],
-    ids=["alone", "side by side"],
+    [
+        pytest.param(("late_once", "output_is_wrong"), 0, id="alone"),
+        pytest.param(("late_once", "wrong_and_late", "delivered_is_wrong", "sparks_limit"), 2, id="a few side by side"),
+        pytest.param(tuple(SAMPLES), 4, id="side by side", marks=pytest.mark.full),
+    ],
 )
 def test_a_test_is_run_again_for_a_standstill_and_for_nothing_else(
     tmp_path: Path, names: tuple[str, ...], processes: int

@@ -36,7 +36,9 @@ from scribengin.testing import check_source
 from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.waiting import wait_until
 from tests.contract.connectors.dafka_network import TOPIC, Network
-from tests.integration.dafka.dafka_roles import LISTENING
+from tests.integration.dafka.dafka_roles import LISTENING, asks_again_soon
+
+__all__ = ["asks_again_soon"]
 
 ALL = RoundLimits(10**6, 10**9)
 
@@ -245,6 +247,7 @@ def test_positions_are_found_by_name(network: Network) -> None:
         reader.plan({"offset": 3}, ALL)
 
 
+@pytest.mark.usefixtures("asks_again_soon")
 @pytest.mark.long
 def test_what_retention_has_taken_is_said_or_passed_over(network: Network) -> None:
     store, stream, kept = network.store(), network.producer(), 40
@@ -284,6 +287,7 @@ def is_refused(source: DafkaSource, descriptor: SourceStreamDescriptor, sequence
     return False
 
 
+@pytest.mark.usefixtures("asks_again_soon")
 def test_where_retention_has_taken_all_whoever_begins_stands_behind_it_and_is_done(network: Network) -> None:
     network.store()
     stream = network.producer()

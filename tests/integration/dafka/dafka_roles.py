@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 import zmq
 
 from scribengin.dafka import DafkaConfig, DafkaConsumer, DafkaRecord, DafkaTower
+from scribengin.dafka.state import IntakeLimits, consumer, follower
 
 LISTENING = DafkaConfig.model_validate(
     {"tower": {"sub_address": "tcp://127.0.0.1:*", "pub_address": "tcp://127.0.0.1:*"}}
@@ -51,3 +53,11 @@ def next_role_listens_at(endpoint: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(zmq.Socket, "bind_to_random_port", bound)
         yield
+
+
+@pytest.fixture
+def asks_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads fetches again four times a second: what nobody keeps is known for that after five fetches. For tests in
+    which somebody says that he does not keep it."""
+    for reader in (consumer, follower):
+        monkeypatch.setattr(reader, "IntakeLimits", partial(IntakeLimits, retry_s=0.25))

@@ -28,7 +28,9 @@ from scribengin.errors import DafkaClosed, OwnershipAcquireFailed, RecordsGone, 
 from scribengin.log import LogNamespace
 from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.waiting import wait_until
-from tests.integration.dafka.dafka_roles import LISTENING, config_of, next_role_listens_at, read
+from tests.integration.dafka.dafka_roles import LISTENING, asks_again_soon, config_of, next_role_listens_at, read
+
+__all__ = ["asks_again_soon"]
 
 
 @pytest.fixture
@@ -233,6 +235,7 @@ def test_a_store_that_comes_after_one_that_has_lost_its_disk_says_what_it_misses
             assert new.stuck == {}
 
 
+@pytest.mark.usefixtures("asks_again_soon")
 def test_who_reads_from_the_earliest_begins_behind_what_was_truncated(tower: DafkaTower, logs: LogNamespace) -> None:
     config = config_of(tower)
     with DafkaStore(logs, config):
@@ -249,6 +252,7 @@ def test_who_reads_from_the_earliest_begins_behind_what_was_truncated(tower: Daf
         assert again.stored == {DafkaPartition("flights", producer.partition.address): (40, 100)}
 
 
+@pytest.mark.usefixtures("asks_again_soon")
 def test_who_reads_what_is_truncated_to_its_end_is_told_and_goes_on_behind_it(
     tower: DafkaTower, logs: LogNamespace
 ) -> None:

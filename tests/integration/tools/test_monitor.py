@@ -27,8 +27,9 @@ from scribengin_tools.monitor.actions import MonitorActions
 from scribengin_tools.monitor.app import LogScreen, MonitorApp
 from tests.house.tree import ROOT
 from tests.integration import watched
-from tests.piloted import PATIENCE_S, until
+from tests.piloted import PATIENCE_S, only_the_screen_is_waited_for, until
 
+__all__ = ["only_the_screen_is_waited_for"]
 SIZE = (100, 30)
 PICTURE = ROOT / "docs" / "pictures" / "monitor.svg"
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m"

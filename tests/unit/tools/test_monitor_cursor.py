@@ -12,7 +12,9 @@ from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_tools.monitor.actions import MonitorActions
 from scribengin_tools.monitor.app import MonitorApp
 from tests.integration import watched
-from tests.piloted import until
+from tests.piloted import only_the_screen_is_waited_for, until
+
+__all__ = ["only_the_screen_is_waited_for"]
 
 
 @dataclass(frozen=True, slots=True)

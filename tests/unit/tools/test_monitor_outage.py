@@ -20,8 +20,9 @@ from scribengin_registry.contract import SessionState
 from scribengin_registry.errors import RegistryUnreachable
 from scribengin_tools.monitor.actions import MonitorActions
 from scribengin_tools.monitor.app import PERIOD_S, MonitorApp
-from tests.piloted import until
+from tests.piloted import only_the_screen_is_waited_for, until
 
+__all__ = ["only_the_screen_is_waited_for"]
 OUTAGE_S = 20.0
 
 
