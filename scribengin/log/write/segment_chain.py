@@ -14,6 +14,7 @@ be learnt, the old segment may be completed, and what is appended to it lost: th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
@@ -33,6 +34,16 @@ _ROLL_RETRY_S = 5.0
 """How long a roll that failed is left alone."""
 Mark = Callable[[bool], EncodedEntry | None]
 """Makes what a group begins with, if anything; told whether the segment begins with it, too."""
+
+
+class BegunAppend(NamedTuple):
+    """A group that is written and not durable yet."""
+
+    appender: SegmentAppender
+    first: DLSN
+    """Where the first record of its first entry stands; the others follow."""
+    entries: int
+    written_s: float
 
 
 class SegmentChain:
@@ -93,19 +104,37 @@ class SegmentChain:
         completed, self._completed = self._completed, False
         return completed
 
+    @property
+    def quick(self) -> bool:
+        """Whether the next group takes but a write and a sync of a file. A hint, while somebody else uses the chain."""
+        segment, appender = self._segment, self._appender
+        if segment is None or appender is None or appender.file_to_sync() is None:
+            return False
+        return not self._roll_is_due(segment)
+
     def append(self, entries: Sequence[EncodedEntry], mark: Mark | None = None) -> list[DLSN]:
         """Write one group, make it durable and visible, and return where each entry's first record stands.
 
         What `mark` makes comes before the entries. Raises LogWriteFailed, Fenced, and what the registry raises.
         """
+        return self.end_append(self.begin_append(entries, mark))
+
+    def begin_append(self, entries: Sequence[EncodedEntry], mark: Mark | None = None) -> BegunAppend:
+        """The first half of `append`: write one group. Nothing else may be done before `end_append`. Raises as it."""
         segment, appender = self._open_segment()  # asked once: it may come to another one by the next look at the clock
         made = None if mark is None else mark(self._written.entries == 0)
         begin = [] if made is None else [made]
         first_entry = self._written.entries + len(begin)
         self._write(segment, appender, [*begin, *entries])
-        self._sync(appender)
-        self._show(appender)
-        return [DLSN(segment.segment, first_entry + at, 0) for at in range(len(entries))]
+        first = DLSN(segment.segment, first_entry, 0)
+        return BegunAppend(appender, first, len(entries), self._clock.monotonic_s())
+
+    def end_append(self, begun: BegunAppend, fdatasync: Callable[[int], object] | None = None) -> list[DLSN]:
+        """The second half: make it durable, with `fdatasync` as `SegmentAppender.synced_by`, and visible."""
+        self._sync(begun.appender, fdatasync, begun.written_s)
+        self._show(begun.appender)
+        segment, entry, _slot = begun.first
+        return [DLSN(segment, entry + at, 0) for at in range(begun.entries)]
 
     def stage(self, entries: Sequence[EncodedEntry]) -> None:
         """Write entries that nobody sees. Raises as `append`, and LogError after `prepare`."""
@@ -289,9 +318,17 @@ class SegmentChain:
             self._group_entries += 1
         appender.write(placed)
 
-    def _sync(self, appender: SegmentAppender) -> None:
-        begun_s = self._clock.monotonic_s()
-        appender.sync()
+    def _sync(
+        self,
+        appender: SegmentAppender,
+        fdatasync: Callable[[int], object] | None = None,
+        begun_s: float | None = None,
+    ) -> None:
+        begun_s = self._clock.monotonic_s() if begun_s is None else begun_s
+        if fdatasync is None:
+            appender.sync()
+        else:
+            appender.synced_by(fdatasync)
         self.metrics.synced(self._clock.monotonic_s() - begun_s)
         self._group_entries = 0
 
