@@ -230,9 +230,9 @@ class Together:
         assert self._syncs is not None, "something has begun"
         try:
             found = self._syncs.ended()
-        except OSError as error:
+        except OSError as unknown:
             self._impossible = True
-            found = [(number, error) for number in self._begun]
+            found = [(number, unknown) for number in self._begun]
         for number, error in found:
             yield *self._begun.pop(number), partial(_tell, error)
 

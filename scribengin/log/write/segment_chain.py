@@ -112,15 +112,11 @@ class SegmentChain:
             return False
         return not self._roll_is_due(segment)
 
-    def append(self, entries: Sequence[EncodedEntry], mark: Mark | None = None) -> list[DLSN]:
-        """Write one group, make it durable and visible, and return where each entry's first record stands.
+    def begin_append(self, entries: Sequence[EncodedEntry], mark: Mark | None = None) -> BegunAppend:
+        """Write one group, which `end_append` makes durable: nothing else may be done before.
 
         What `mark` makes comes before the entries. Raises LogWriteFailed, Fenced, and what the registry raises.
         """
-        return self.end_append(self.begin_append(entries, mark))
-
-    def begin_append(self, entries: Sequence[EncodedEntry], mark: Mark | None = None) -> BegunAppend:
-        """The first half of `append`: write one group. Nothing else may be done before `end_append`. Raises as it."""
         segment, appender = self._open_segment()  # asked once: it may come to another one by the next look at the clock
         made = None if mark is None else mark(self._written.entries == 0)
         begin = [] if made is None else [made]
@@ -130,14 +126,15 @@ class SegmentChain:
         return BegunAppend(appender, first, len(entries), self._clock.monotonic_s())
 
     def end_append(self, begun: BegunAppend, fdatasync: Callable[[int], object] | None = None) -> list[DLSN]:
-        """The second half: make it durable, with `fdatasync` as `SegmentAppender.synced_by`, and visible."""
+        """Make it durable, with `fdatasync` as `SegmentAppender.synced_by`, and visible, and return where each entry's
+        first record stands. Raises LogWriteFailed, Fenced."""
         self._sync(begun.appender, fdatasync, begun.written_s)
         self._show(begun.appender)
         segment, entry, _slot = begun.first
         return [DLSN(segment, entry + at, 0) for at in range(begun.entries)]
 
     def stage(self, entries: Sequence[EncodedEntry]) -> None:
-        """Write entries that nobody sees. Raises as `append`, and LogError after `prepare`."""
+        """Write entries that nobody sees. Raises as `begin_append`, and LogError after `prepare`."""
         if self._prepared is not None:
             raise LogError(f"log '{self._log.name}': the staged round is prepared; commit it or roll it back first")
         if self._staged_first is None:
@@ -152,7 +149,7 @@ class SegmentChain:
                 self._write(segment, appender, [entry.as_type(EntryType.STAGED) for entry in part])
 
     def prepare(self) -> StagedRange | None:
-        """Make what is staged durable, and say what it is. None: nothing is. Raises as `append`."""
+        """Make what is staged durable, and say what it is. None: nothing is. Raises as `begin_append`."""
         if self._staged_first is None or self._prepared is not None:
             return self._prepared
         segment, appender = self._opened()
@@ -172,7 +169,7 @@ class SegmentChain:
         return self._prepared
 
     def commit_staged(self, named: StagedRange) -> None:
-        """Show readers the round `named`. Idempotent. Raises as `append`, and InconsistentLog if it was rolled
+        """Show readers the round `named`. Idempotent. Raises as `begin_append`, and InconsistentLog if it was rolled
         back."""
         if self._prepared is None or self._prepared != named:
             self._check_committed(named)
