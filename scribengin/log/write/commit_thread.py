@@ -34,6 +34,9 @@ LOGS_AT_ONCE = 4
 SYNCED_AT_ONCE = 64
 """More save little, and the first of them waits until the last one was written."""
 
+WAITING_MIN = LOGS_AT_ONCE
+"""So many wait behind a log before they are made durable with it: fewer are sooner done by a thread each."""
+
 
 class BegunTurn(ABC):
     """A turn of which all is done but to make a file durable, and what follows."""
@@ -119,7 +122,7 @@ class CommitThread(ClosedAtExit):
             elif turn.file is None:
                 self._again(log, turn.end(None))
             else:
-                behind = self._next_beside() if together.room else None
+                behind = self._next_beside(1 if together.under_way else WAITING_MIN) if together.room else None
                 alone = behind is None and not together.under_way
                 if alone or not together.begin(turn.file, log, turn):
                     self._again(log, turn.end(None))
@@ -142,11 +145,11 @@ class CommitThread(ClosedAtExit):
                 self._idle -= 1
             return None
 
-    def _next_beside(self) -> TakesTurns | None:
-        """The next, if it is there and quick."""
+    def _next_beside(self, waiting_min: int) -> TakesTurns | None:
+        """The next, if so many are there and it is quick."""
         with self._changed:
             log = next(iter(self._ready), None)
-            if log is None or self._closed or not log.quick:
+            if log is None or self._closed or len(self._ready) < waiting_min or not log.quick:
                 return None
             del self._ready[log]
             self._taking[log] = False

@@ -164,6 +164,7 @@ class _Recorded(FileSyncs):
 def recorded(monkeypatch: pytest.MonkeyPatch) -> type[_Recorded]:
     _Recorded.together, _Recorded.refused = [], set()
     monkeypatch.setattr(module, "FileSyncs", _Recorded)
+    monkeypatch.setattr(module, "WAITING_MIN", 1)
     return _Recorded
 
 

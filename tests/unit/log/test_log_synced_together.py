@@ -48,6 +48,7 @@ class Disk:
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
     monkeypatch.setattr(commit_thread, "FileSyncs", disk.made)
+    monkeypatch.setattr(commit_thread, "WAITING_MIN", 1)
     return disk
 
 
@@ -109,6 +110,15 @@ def test_who_waits_is_written_first_and_each_ends_when_its_own_file_is_durable(d
     taken(*(Writes(file, done) for file in (1, 2, 3)))
     writes = ["write 1", "write 2", "write 3"]
     assert done == [*writes, "end 3 beside others", "end 2 beside others", "end 1 beside others"]
+
+
+def test_few_logs_are_not_made_durable_together(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(commit_thread, "WAITING_MIN", 3)
+    taken(*(Writes(file, done) for file in (1, 2, 3)))
+    assert [said for said in done if said.startswith("end")] == [f"end {file} by itself" for file in (1, 2, 3)]
+    taken(*(Writes(file, done) for file in (1, 2, 3, 4)))
+    assert done[-1] == "end 1 beside others"
 
 
 def test_a_log_alone_is_made_durable_by_itself(disk: Disk) -> None:
