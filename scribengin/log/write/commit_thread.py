@@ -25,9 +25,9 @@ from typing import Protocol
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedAtExit
-from scribengin.base.file_syncs import FileSyncs
 from scribengin.base.threads import background, started
 from scribengin.errors import LogClosed
+from scribengin.log.write.file_syncs import FileSyncs
 
 LOGS_AT_ONCE = 4
 """So many may hold a thread each, as one does whose segment is being made, before the others wait for them."""

@@ -253,8 +253,10 @@ class GroupCommit:
             if self._begun is not begun:
                 return None  # it was stopped by what another log's group called back, on this thread
             self._begun = None
-        self._end_commit(begun, fdatasync)
-        return self._turn_ended()
+        written = self._end_commit(begun, fdatasync)
+        wait_s = self._turn_ended()
+        # By itself it looks once more, at once: who was answered writes its next meanwhile, and need wake up nobody.
+        return 0.0 if written and fdatasync is None else wait_s
 
     def _turn_ended(self) -> float | None:
         """When the next turn is due. Who wakes the log from here on is heard by the commit thread."""

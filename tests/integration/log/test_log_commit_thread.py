@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.base.file_syncs import FileSyncs
 from scribengin.errors import Fenced, LogClosed, LogWriteFailed
 from scribengin.log import DLSN, CommitThread, LogConfig, LogNamespace, LogWriter
 from scribengin.log.write import commit_thread as module
+from scribengin.log.write.file_syncs import FileSyncs
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.memory.disk import MemoryDisk

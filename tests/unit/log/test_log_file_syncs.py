@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.base.file_syncs import FileSyncs
+from scribengin.log.write.file_syncs import FileSyncs
 
 
 def opened(path: Path) -> int:
