@@ -120,6 +120,15 @@ class SegmentAppender(ABC):
         Only what was written before a `sync` that returned may be acknowledged.
         """
 
+    def file_to_sync(self) -> int | None:
+        """The descriptor of the file that `sync` would wait for, by one `os.fdatasync` of it: for whoever does that for
+        several at once, and then calls `synced_by`. None: only `sync` can."""
+        return None
+
+    def synced_by(self, fdatasync: Callable[[int], object]) -> None:
+        """As `sync`, but by that function. It is called with what `file_to_sync` said, and raises as `os.fdatasync`."""
+        self.sync()
+
     @abstractmethod
     def make_durable(self) -> None:
         """Make all that was written durable, also where `sync` does not. Raises LogWriteFailed, also for what the disk

@@ -266,10 +266,16 @@ class FileAppender(SegmentAppender):
             raise self._failed("write to", error) from error
 
     def sync(self) -> None:
+        self.synced_by(os.fdatasync)
+
+    def file_to_sync(self) -> int | None:
+        return self._file if self._fsync else None
+
+    def synced_by(self, fdatasync: Callable[[int], object]) -> None:
         try:
             with failpoint("log.segment_sync"):
                 if self._fsync:
-                    os.fdatasync(self._file)
+                    fdatasync(self._file)
         except OSError as error:
             raise self._failed("sync", error) from error
         fenced = os.path.exists(self._fence_path)

@@ -4,14 +4,21 @@ A log that has something to write takes a turn, behind all that came before it: 
 group, if one has gathered meanwhile, waits for its next turn. So one log's load makes the others wait for one group at
 a time, and what comes for them meanwhile goes with their next group.
 
-A thread is idle while the disk makes a group durable. So a few of them have the disk do that for several logs at once:
-it takes little longer than for one. Never do two threads write for the same log.
+A disk makes the groups of many logs durable in little more time than that of one. So a thread writes for all that wait
+(up to `SYNCED_AT_ONCE`), has the disk sync their files together, and ends each turn when its own file is done, in
+whatever order that is. Where that cannot be done (other stores, a segment that is to be made first) a few threads take
+a turn each. Never do two threads write for the same log.
+
+The mistake to avoid: waiting for a log in what another log's future calls back. Both may be on the same thread.
 """
 
 from __future__ import annotations
 
 import heapq
 import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from math import inf
 from typing import Protocol
@@ -20,15 +27,39 @@ from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedAtExit
 from scribengin.base.threads import background, started
 from scribengin.errors import LogClosed
+from scribengin.log.write.file_syncs import FileSyncs
 
 LOGS_AT_ONCE = 4
-"""A disk syncs so many files in less time than one after the other."""
+"""So many may hold a thread each, as one does whose segment is being made, before the others wait for them."""
+SYNCED_AT_ONCE = 64
+"""More save little, and the first of them waits until the last one was written."""
+
+WAITING_MIN = LOGS_AT_ONCE
+"""So many wait behind a log before they are made durable with it: fewer are sooner done by a thread each."""
+
+
+class BegunTurn(ABC):
+    """A turn of which all is done but to make a file durable, and what follows."""
+
+    @property
+    @abstractmethod
+    def file(self) -> int | None:
+        """Its descriptor. None: only `end` can."""
+
+    @abstractmethod
+    def end(self, fdatasync: Callable[[int], object] | None) -> float | None:
+        """Do the rest, on the thread that began it; as `turn`. With a function, that stands for `os.fdatasync`."""
 
 
 class TakesTurns(Protocol):
     """What the thread writes for."""
 
-    def turn(self) -> float | None:
+    @property
+    def quick(self) -> bool:
+        """Whether a turn would only begin one now, and wait for nobody: others may be made durable with it."""
+        ...
+
+    def turn(self) -> float | BegunTurn | None:
         """Do what is due now, once. Seconds until something is due unless `wake` is called before: 0 at once; None:
         never. Raises nothing."""
         ...
@@ -74,8 +105,31 @@ class CommitThread(ClosedAtExit):
                 thread.join()
 
     def _run(self) -> None:
-        while (log := self._next()) is not None:
-            self._again(log, log.turn())
+        together = Together()
+        try:
+            while (log := self._next()) is not None:
+                self._take_turns(log, together)
+        finally:
+            together.close()
+
+    def _take_turns(self, log: TakesTurns | None, together: Together) -> None:
+        """Give a turn to a log, and to those behind it while they can be made durable together."""
+        while log is not None:
+            turn = log.turn()
+            behind = None
+            if not isinstance(turn, BegunTurn):
+                self._again(log, turn)
+            elif turn.file is None:
+                self._again(log, turn.end(None))
+            else:
+                behind = self._next_beside(1 if together.under_way else WAITING_MIN) if together.room else None
+                alone = behind is None and not together.under_way
+                if alone or not together.begin(turn.file, log, turn):
+                    self._again(log, turn.end(None))
+            log = behind
+        while together.under_way:
+            for ended, turn, fdatasync in together.ended():
+                self._again(ended, turn.end(fdatasync))
 
     def _next(self) -> TakesTurns | None:
         with self._changed:
@@ -90,6 +144,16 @@ class CommitThread(ClosedAtExit):
                 self._changed.wait(wait_s)
                 self._idle -= 1
             return None
+
+    def _next_beside(self, waiting_min: int) -> TakesTurns | None:
+        """The next, if so many are there and it is quick."""
+        with self._changed:
+            log = next(iter(self._ready), None)
+            if log is None or self._closed or len(self._ready) < waiting_min or not log.quick:
+                return None
+            del self._ready[log]
+            self._taking[log] = False
+            return log
 
     def _make_ready(self, log: TakesTurns) -> None:
         """It gets a turn, behind all others. The caller holds the condition."""
@@ -129,3 +193,57 @@ class CommitThread(ClosedAtExit):
             if due_s < self._times.get(log, inf):  # else it gets a turn before, and says so then
                 self._times[log] = due_s
                 heapq.heappush(self._later, (due_s, next(self._numbers), log))
+
+
+class Together:
+    """Turns that one thread has begun, and whose files are being made durable."""
+
+    def __init__(self) -> None:
+        self._syncs: FileSyncs | None = None
+        self._begun: dict[int, tuple[TakesTurns, BegunTurn]] = {}
+        self._numbers = count()
+        self._impossible = False
+        """On this machine."""
+
+    @property
+    def room(self) -> bool:
+        """Whether there is room for one more, behind the one that is being written."""
+        return len(self._begun) + 1 < SYNCED_AT_ONCE and not self._impossible
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self._begun)
+
+    def begin(self, file: int, log: TakesTurns, turn: BegunTurn) -> bool:
+        """Have its file made durable. False: this machine cannot."""
+        if self._impossible:
+            return False
+        number = next(self._numbers)
+        try:
+            self._syncs = self._syncs or FileSyncs(SYNCED_AT_ONCE)
+            self._syncs.begin(file, number)
+        except OSError:
+            self._impossible = True  # one after the other, then
+            return False
+        self._begun[number] = log, turn
+        return True
+
+    def ended(self) -> Iterator[tuple[TakesTurns, BegunTurn, Callable[[int], None]]]:
+        """Waits for one at least. What is under way no more, each with what tells how its file's `fdatasync` ended."""
+        assert self._syncs is not None, "something has begun"
+        try:
+            found = self._syncs.ended()
+        except OSError as unknown:
+            self._impossible = True
+            found = [(number, unknown) for number in self._begun]
+        for number, error in found:
+            yield *self._begun.pop(number), partial(_tell, error)
+
+    def close(self) -> None:
+        if self._syncs is not None:
+            self._syncs.close()
+
+
+def _tell(error: OSError | None, _file: int) -> None:
+    if error is not None:
+        raise error

@@ -24,10 +24,10 @@ from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import GROUP_ENTRIES_MAX, EncodedEntry, encode
 from scribengin.log.format.records import Record, body_of_records, keep_alive_entry, sized_pieces
 from scribengin.log.format.sender_marks import GroupRow
-from scribengin.log.write.commit_thread import CommitThread
+from scribengin.log.write.commit_thread import BegunTurn, CommitThread
 from scribengin.log.write.limits import WriteLimits
 from scribengin.log.write.results import Ack, SlotRange
-from scribengin.log.write.segment_chain import Mark, SegmentChain
+from scribengin.log.write.segment_chain import BegunAppend, Mark, SegmentChain
 from scribengin.log.write.senders import PendingShared, Senders
 
 _GROUP_BYTES_MAX = 16 * 1024 * 1024
@@ -76,6 +76,8 @@ class GroupCommit:
         self._commit_thread = commit_thread
         self._writing: threading.Thread | None = None
         """The thread of the commit thread's that is writing a group of this log."""
+        self._begun: BegunGroup | None = None
+        """That group, while it is to be made durable and that thread is at other logs."""
         self._thread: threading.Thread | None = None
         if self._keep_alive_s:
             with self._changed:
@@ -212,6 +214,9 @@ class GroupCommit:
             self._stopping = True
             dropped = list(self._queue)
             self._queue.clear()
+            if self._begun is not None and self._writing is threading.current_thread():
+                dropped = [*self._begun.group, *dropped]  # called back by another log: that thread cannot wait for it
+                self._begun = self._writing = None
             self._changed.notify_all()
         self._drop(dropped, self._closed())
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -220,7 +225,12 @@ class GroupCommit:
             with self._changed:
                 self._changed.wait_for(lambda: self._writing is None)
 
-    def turn(self) -> float | None:
+    @property
+    def quick(self) -> bool:
+        """As `TakesTurns.quick`."""
+        return self._chain.quick
+
+    def turn(self) -> float | BegunGroup | None:
         """On the commit thread: write the group that is due now, if one is. As `TakesTurns.turn`."""
         with self._changed:
             if self._stopping or self._failure is not None:
@@ -230,12 +240,30 @@ class GroupCommit:
                 return wait_s
             group = self._group()
             self._writing = threading.current_thread()
-        try:
-            return 0.0 if self._commit(group) else None
-        finally:
+        begun = self._begin_commit(group)
+        if begun is not None:
             with self._changed:
-                self._writing = None
-                self._changed.notify_all()
+                self._begun = begun
+            return begun
+        return self._turn_ended()
+
+    def end_turn(self, begun: BegunGroup, fdatasync: Callable[[int], object] | None) -> float | None:
+        """On the same thread. As `BegunTurn.end`."""
+        with self._changed:
+            if self._begun is not begun:
+                return None  # it was stopped by what another log's group called back, on this thread
+            self._begun = None
+        written = self._end_commit(begun, fdatasync)
+        wait_s = self._turn_ended()
+        # By itself it looks once more, at once: who was answered writes its next meanwhile, and need wake up nobody.
+        return 0.0 if written and fdatasync is None else wait_s
+
+    def _turn_ended(self) -> float | None:
+        """When the next turn is due. Who wakes the log from here on is heard by the commit thread."""
+        with self._changed:
+            self._writing = None
+            self._changed.notify_all()
+            return None if self._stopping or self._failure is not None else self._wait_s()
 
     def _admit(self, records: int) -> None:
         """Count records as unacknowledged. Raises OverCapacity."""
@@ -309,11 +337,28 @@ class GroupCommit:
 
     def _commit(self, group: list[Pending]) -> bool:
         """Write a group; False if that has ended the writer."""
+        begun = self._begin_commit(group)
+        return begun is not None and self._end_commit(begun, None)
+
+    def _begin_commit(self, group: list[Pending]) -> BegunGroup | None:
+        """Write a group, which is not durable then; None if that has ended the writer."""
         try:
-            self._write(group)
-            self._tell_completed()
+            begun_s = self._clock.monotonic_s()
+            parts = [item.entries(self._config.codec) for item in group]
+            entries = [entry for part in parts for entry in part]
+            appended = self._chain.begin_append(entries, self._mark(group, parts))
         except BaseException as error:  # noqa: BLE001  a thread's outermost loop: recorded, later calls raise it
             self._fail(error, group)
+            return None
+        return BegunGroup(self, group, parts, appended, begun_s)
+
+    def _end_commit(self, begun: BegunGroup, fdatasync: Callable[[int], object] | None) -> bool:
+        """Make it durable and say so; False if that has ended the writer."""
+        try:
+            self._resolve(begun, self._chain.end_append(begun.appended, fdatasync))
+            self._tell_completed()
+        except BaseException as error:  # noqa: BLE001  a thread's outermost loop: recorded, later calls raise it
+            self._fail(error, begun.group)
             return False
         return True
 
@@ -352,11 +397,9 @@ class GroupCommit:
         waited_s = self._clock.monotonic_s() - self._waiting_since_s if self._policy.delays else 0.0
         return self._policy.wait_s(waiting_bytes=self._waiting_bytes, held_bytes=self._pending_bytes, waited_s=waited_s)
 
-    def _write(self, group: list[Pending]) -> None:
-        begun_s = self._clock.monotonic_s()
-        parts = [item.entries(self._config.codec) for item in group]
-        entries = [entry for part in parts for entry in part]
-        places = self._chain.append(entries, self._mark(group, parts))
+    def _resolve(self, begun: BegunGroup, places: Sequence[DLSN]) -> None:
+        """It is durable, and stands there."""
+        group, parts = begun.group, begun.parts
         at = 0
         last: DLSN | None = None
         for item, part in zip(group, parts, strict=True):
@@ -368,7 +411,7 @@ class GroupCommit:
         self._metrics.appended(
             records=records,
             body_bytes=sum(entry.body_bytes for part in parts for entry in part),
-            took_s=now_s - begun_s,
+            took_s=now_s - begun.begun_s,
         )
         with self._changed:
             self._finished += len(group)
@@ -411,6 +454,25 @@ class GroupCommit:
         for item in items:
             self._limits.release(item.records)
             item.fail(error)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BegunGroup(BegunTurn):
+    """A group that is written and not durable yet."""
+
+    commit: GroupCommit
+    group: list[Pending]
+    parts: list[Sequence[EncodedEntry]]
+    """The entries of each."""
+    appended: BegunAppend
+    begun_s: float
+
+    @property
+    def file(self) -> int | None:
+        return self.appended.appender.file_to_sync()
+
+    def end(self, fdatasync: Callable[[int], object] | None) -> float | None:
+        return self.commit.end_turn(self, fdatasync)
 
 
 class PendingRecords:

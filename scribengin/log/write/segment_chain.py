@@ -14,6 +14,7 @@ be learnt, the old segment may be completed, and what is appended to it lost: th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
@@ -33,6 +34,16 @@ _ROLL_RETRY_S = 5.0
 """How long a roll that failed is left alone."""
 Mark = Callable[[bool], EncodedEntry | None]
 """Makes what a group begins with, if anything; told whether the segment begins with it, too."""
+
+
+class BegunAppend(NamedTuple):
+    """A group that is written and not durable yet."""
+
+    appender: SegmentAppender
+    first: DLSN
+    """Where the first record of its first entry stands; the others follow."""
+    entries: int
+    written_s: float
 
 
 class SegmentChain:
@@ -93,8 +104,16 @@ class SegmentChain:
         completed, self._completed = self._completed, False
         return completed
 
-    def append(self, entries: Sequence[EncodedEntry], mark: Mark | None = None) -> list[DLSN]:
-        """Write one group, make it durable and visible, and return where each entry's first record stands.
+    @property
+    def quick(self) -> bool:
+        """Whether the next group takes but a write and a sync of a file. A hint, while somebody else uses the chain."""
+        segment, appender = self._segment, self._appender
+        if segment is None or appender is None or appender.file_to_sync() is None:
+            return False
+        return not self._roll_is_due(segment)
+
+    def begin_append(self, entries: Sequence[EncodedEntry], mark: Mark | None = None) -> BegunAppend:
+        """Write one group, which `end_append` makes durable: nothing else may be done before.
 
         What `mark` makes comes before the entries. Raises LogWriteFailed, Fenced, and what the registry raises.
         """
@@ -103,12 +122,19 @@ class SegmentChain:
         begin = [] if made is None else [made]
         first_entry = self._written.entries + len(begin)
         self._write(segment, appender, [*begin, *entries])
-        self._sync(appender)
-        self._show(appender)
-        return [DLSN(segment.segment, first_entry + at, 0) for at in range(len(entries))]
+        first = DLSN(segment.segment, first_entry, 0)
+        return BegunAppend(appender, first, len(entries), self._clock.monotonic_s())
+
+    def end_append(self, begun: BegunAppend, fdatasync: Callable[[int], object] | None = None) -> list[DLSN]:
+        """Make it durable, with `fdatasync` as `SegmentAppender.synced_by`, and visible, and return where each entry's
+        first record stands. Raises LogWriteFailed, Fenced."""
+        self._sync(begun.appender, fdatasync, begun.written_s)
+        self._show(begun.appender)
+        segment, entry, _slot = begun.first
+        return [DLSN(segment, entry + at, 0) for at in range(begun.entries)]
 
     def stage(self, entries: Sequence[EncodedEntry]) -> None:
-        """Write entries that nobody sees. Raises as `append`, and LogError after `prepare`."""
+        """Write entries that nobody sees. Raises as `begin_append`, and LogError after `prepare`."""
         if self._prepared is not None:
             raise LogError(f"log '{self._log.name}': the staged round is prepared; commit it or roll it back first")
         if self._staged_first is None:
@@ -123,7 +149,7 @@ class SegmentChain:
                 self._write(segment, appender, [entry.as_type(EntryType.STAGED) for entry in part])
 
     def prepare(self) -> StagedRange | None:
-        """Make what is staged durable, and say what it is. None: nothing is. Raises as `append`."""
+        """Make what is staged durable, and say what it is. None: nothing is. Raises as `begin_append`."""
         if self._staged_first is None or self._prepared is not None:
             return self._prepared
         segment, appender = self._opened()
@@ -143,7 +169,7 @@ class SegmentChain:
         return self._prepared
 
     def commit_staged(self, named: StagedRange) -> None:
-        """Show readers the round `named`. Idempotent. Raises as `append`, and InconsistentLog if it was rolled
+        """Show readers the round `named`. Idempotent. Raises as `begin_append`, and InconsistentLog if it was rolled
         back."""
         if self._prepared is None or self._prepared != named:
             self._check_committed(named)
@@ -289,9 +315,17 @@ class SegmentChain:
             self._group_entries += 1
         appender.write(placed)
 
-    def _sync(self, appender: SegmentAppender) -> None:
-        begun_s = self._clock.monotonic_s()
-        appender.sync()
+    def _sync(
+        self,
+        appender: SegmentAppender,
+        fdatasync: Callable[[int], object] | None = None,
+        begun_s: float | None = None,
+    ) -> None:
+        begun_s = self._clock.monotonic_s() if begun_s is None else begun_s
+        if fdatasync is None:
+            appender.sync()
+        else:
+            appender.synced_by(fdatasync)
         self.metrics.synced(self._clock.monotonic_s() - begun_s)
         self._group_entries = 0
 

@@ -61,9 +61,9 @@ _T = TypeVar("_T")
 class LogWriter(ClosedOrAborted):
     """Writes one log, as its only writer. Thread-safe. Made by `LogNamespace.open_writer`.
 
-    A callback of one of its futures runs on the writer's thread, so it must not write to this writer. While
-    `pending_bytes_max` is pending, the call would wait for the thread that it runs on, for ever. Hand the work to a
-    thread of your own, as through a queue.
+    A callback of one of its futures runs on the writer's thread, so it must not write to this writer, nor to one with
+    the same commit thread. While `pending_bytes_max` is pending, the call would wait for the thread that it runs on,
+    for ever. Hand the work to a thread of your own, as through a queue.
     """
 
     def __init__(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from scribengin.errors import LogClosed, LogWriteFailed
-from scribengin.log import CommitThread, LogConfig, LogNamespace
+from scribengin.errors import Fenced, LogClosed, LogWriteFailed
+from scribengin.log import DLSN, CommitThread, LogConfig, LogNamespace, LogWriter
+from scribengin.log.write import commit_thread as module
+from scribengin.log.write.file_syncs import FileSyncs
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.memory.disk import MemoryDisk
@@ -130,3 +137,148 @@ def test_a_thread_that_is_closed_takes_nobody(namespace: LogNamespace, commit_th
     with pytest.raises(LogClosed, match="close their writers before it"):
         writer.write(b"1")
     writer.abort()
+
+
+class _Recorded(FileSyncs):
+    """Says which files were made durable together; some of them it refuses."""
+
+    together: list[set[int]] = []
+    refused: set[int] = set()
+
+    def __init__(self, at_once: int) -> None:
+        super().__init__(at_once)
+        self._files: dict[int, int] = {}
+
+    def begin(self, file: int, key: int) -> None:
+        super().begin(file, key)
+        self._files[key] = file
+
+    def ended(self) -> Sequence[tuple[int, OSError | None]]:
+        self.together.append(set(self._files.values()))
+        found = super().ended()
+        refusal = OSError(errno.EIO, "Input/output error")
+        return [(key, refusal if self._files.pop(key) in self.refused else error) for key, error in found]
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> type[_Recorded]:
+    _Recorded.together, _Recorded.refused = [], set()
+    monkeypatch.setattr(module, "FileSyncs", _Recorded)
+    monkeypatch.setattr(module, "WAITING_MIN", 1)
+    return _Recorded
+
+
+@pytest.fixture
+def in_files(memory_registry: MemoryRegistry, commit_thread: CommitThread, tmp_path: Path) -> LogNamespace:
+    return bound_namespace(memory_registry, tmp_path / "store", *LOGS[:10], commit_thread=commit_thread)
+
+
+@contextmanager
+def _thread_held(writer: LogWriter) -> Iterator[None]:
+    """What is written within the block is due together when it ends."""
+    entered, go = threading.Event(), threading.Event()
+
+    def hold(_stop: str) -> None:
+        entered.set()
+        assert go.wait(120)
+
+    with at_failpoint("log.segment_sync:before", hold):
+        writer.write(b"held")
+        assert entered.wait(120)
+        try:
+            yield
+        finally:
+            go.set()
+
+
+def _begun(namespace: LogNamespace, logs: Sequence[str]) -> list[LogWriter]:
+    """Their writers, each with one record in its segment."""
+    writers = [namespace.open_writer(log) for log in logs]
+    for writer in writers:
+        writer.write(b"first").result(120)
+    return writers
+
+
+def _segment(log: str) -> int:
+    """The descriptor that this process writes its segment to."""
+    of_process = Path("/proc/self/fd")
+    (found,) = [int(file) for file in os.listdir(of_process) if os.path.realpath(of_process / file).endswith(log)]
+    return found
+
+
+def test_many_logs_are_made_durable_together(in_files: LogNamespace, recorded: type[_Recorded]) -> None:
+    logs = LOGS[:10]
+    gate, *writers = _begun(in_files, logs)
+    with _thread_held(gate):
+        futures = [writer.write(b"%d" % number) for number, writer in enumerate(writers)]
+    assert {future.result(120) for future in futures} == {DLSN(1, 1, 0)}
+    assert len(recorded.together[0]) == 9
+    for writer in (gate, *writers):
+        writer.close()
+    for number, log in enumerate(logs[1:]):
+        assert payloads_read(in_files, log) == [b"first", b"%d" % number]
+
+
+def test_of_several_logs_one_whose_file_is_refused_fails_and_no_other(
+    in_files: LogNamespace, recorded: type[_Recorded]
+) -> None:
+    gate, one, other, third = _begun(in_files, LOGS[:4])
+    recorded.refused = {_segment(f"{in_files.segments(LOGS[2])[0].file}.log")}
+    with _thread_held(gate):
+        futures = [writer.write(b"2") for writer in (one, other, third)]
+    assert futures[0].result(120) == futures[2].result(120) == DLSN(1, 1, 0)
+    with pytest.raises(LogWriteFailed, match="Input/output error"):
+        futures[1].result(120)
+    with pytest.raises(LogWriteFailed):
+        other.write(b"3")
+    assert one.write(b"3").result(120) == DLSN(1, 2, 0)
+    other.abort()
+    for writer in (gate, one, third):
+        writer.close()
+
+
+def test_of_several_logs_one_that_was_fenced_is_not_acknowledged(
+    in_files: LogNamespace, recorded: type[_Recorded], tmp_path: Path
+) -> None:
+    gate, one, other = _begun(in_files, LOGS[:3])
+    with _thread_held(gate):
+        futures = [writer.write(b"2") for writer in (one, other)]
+        (tmp_path / "store" / str(in_files.segments(LOGS[1])[0].file)).with_suffix(".fence").touch()
+    with pytest.raises(Fenced):
+        futures[0].result(120)
+    assert futures[1].result(120) == DLSN(1, 1, 0)
+    assert len(recorded.together[0]) == 2
+    one.abort()
+    for writer in (gate, other):
+        writer.close()
+
+
+def test_what_one_log_calls_back_may_abort_another_that_is_made_durable_with_it(
+    in_files: LogNamespace, recorded: type[_Recorded]
+) -> None:
+    gate, *writers = _begun(in_files, LOGS[:3])
+    aborted: list[LogWriter] = []
+
+    def abort_the_other(done: Future[DLSN]) -> None:
+        if not aborted:
+            aborted.append(writers[1 - futures.index(done)])
+            aborted[0].abort()
+
+    with _thread_held(gate):
+        futures = [writer.write(b"2") for writer in writers]
+        for future in futures:
+            future.add_done_callback(abort_the_other)
+    at = 1 - writers.index(_first(aborted, futures))
+    assert futures[at].result(120) == DLSN(1, 1, 0)
+    with pytest.raises(LogClosed):
+        futures[1 - at].result(120)
+    assert writers[at].write(b"3").result(120) == DLSN(1, 2, 0)
+    assert len(recorded.together[0]) == 2
+    for writer in (gate, writers[at]):
+        writer.close()
+
+
+def _first(aborted: list[LogWriter], futures: list[Future[DLSN]]) -> LogWriter:
+    for future in futures:
+        future.exception(120)
+    return aborted[0]

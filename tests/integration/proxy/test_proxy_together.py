@@ -10,10 +10,10 @@ import pytest
 
 import scribengin.proxy.service as proxy_service
 from scribengin.errors import AccessDenied, CallerUnknown, LogBusy, MessageDamaged, WrittenTooFast
-from scribengin.log import DLSN, LogConfig
+from scribengin.log import LogConfig
 from scribengin.log.format.entry import EncodedEntry
 from scribengin.log.format.records import Record, body_of_records
-from scribengin.log.write.segment_chain import Mark, SegmentChain
+from scribengin.log.write.segment_chain import BegunAppend, Mark, SegmentChain
 from scribengin.proxy import ProxyServer
 from scribengin.proxy.nodes import ProxyDescriptor
 from scribengin.proxy.service import ProxyService
@@ -110,14 +110,14 @@ class StalledDisk:
             self._stall(log, writer._chain)
 
     def _stall(self, log: str, chain: SegmentChain) -> None:
-        append = chain.append
+        begin_append = chain.begin_append
 
-        def waits(entries: Sequence[EncodedEntry], mark: Mark | None = None) -> list[DLSN]:
+        def waits(entries: Sequence[EncodedEntry], mark: Mark | None = None) -> BegunAppend:
             self.reached[log].set()
             assert self._goes_on.wait(240)
-            return append(entries, mark)
+            return begin_append(entries, mark)
 
-        chain.append = waits  # type: ignore[method-assign]
+        chain.begin_append = waits  # type: ignore[method-assign]
 
     def goes_on(self) -> None:
         self._goes_on.set()

@@ -13,6 +13,8 @@ from scribengin.log.write import commit_thread
 class Scripted:
     """Answers its turns from a list, then None; what all of them did stands in `done`."""
 
+    quick = False
+
     def __init__(self, name: str, done: list[str], *answers: float | None) -> None:
         self.name = name
         self.ended = threading.Event()
@@ -34,6 +36,8 @@ def test_each_waits_behind_those_that_came_before_it() -> None:
     gate = threading.Event()
 
     class Gate:
+        quick = False
+
         def turn(self) -> None:
             assert gate.wait(120)
 
@@ -84,6 +88,8 @@ def test_where_no_other_thread_can_begin_those_that_there_are_take_the_turns(mon
     entered, gate = threading.Event(), threading.Event()
 
     class Gate:
+        quick = False
+
         def turn(self) -> None:
             entered.set()
             assert gate.wait(120)
@@ -106,6 +112,8 @@ def test_a_few_threads_give_turns_at_the_same_time_but_never_to_the_same_log() -
     overlapping: list[str] = []
 
     class Taking:
+        quick = False
+
         def __init__(self) -> None:
             self.turns = 0
             self._taking = threading.Lock()

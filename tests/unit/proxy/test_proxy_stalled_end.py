@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 
 from scribengin.base.threads import background
-from scribengin.log import DLSN
 from scribengin.log.format.entry import EncodedEntry
 from scribengin.log.format.records import Record, body_of_records
-from scribengin.log.write.segment_chain import Mark
+from scribengin.log.write.segment_chain import BegunAppend, Mark
 from scribengin.proxy.config import ProxyConfig
 from scribengin.proxy.nodes import ProxyDescriptor
 from scribengin.proxy.service import ProxyService
@@ -54,14 +53,14 @@ class Place:
     def _stall(self) -> None:
         writer = self.service._log(STALLED).writer
         assert writer is not None
-        append = writer._chain.append
+        begin_append = writer._chain.begin_append
 
-        def waits(entries: Sequence[EncodedEntry], mark: Mark | None = None) -> list[DLSN]:
+        def waits(entries: Sequence[EncodedEntry], mark: Mark | None = None) -> BegunAppend:
             self.reached.set()
             assert self.goes_on.wait(2 * LIMIT_S)
-            return append(entries, mark)
+            return begin_append(entries, mark)
 
-        writer._chain.append = waits  # type: ignore[method-assign]
+        writer._chain.begin_append = waits  # type: ignore[method-assign]
 
     def write(self, log: str, number: int) -> None:
         body = body_of_records([Record(7, None, None, b"%d" % number, 0)])
