@@ -6,10 +6,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from textual.css.query import NoMatches
 from textual.pilot import Pilot
 from textual.timer import Timer
 from textual.widgets import Static
@@ -138,3 +140,30 @@ def test_that_the_registry_does_not_answer_is_said_at_once(ensemble: MemoryEnsem
 
     played(app, play)
     assert words == [f"the registry {registry.hosts} does not answer; what is shown is from before"]
+
+
+def test_what_a_look_has_found_when_the_screen_is_gone_is_not_shown(registry: MemoryRegistry) -> None:
+    told_of: Future[Any] = Future()
+
+    class EndingApp(TimedApp):
+        """It ends when a look is about to tell what it has found."""
+
+        def call_from_thread(self, callback: Callable[..., Any], *told: Any, **options: Any) -> Any:
+            async def end() -> None:
+                with self._context():
+                    await self._shutdown()
+
+            assert self._loop is not None
+            asyncio.run_coroutine_threadsafe(end(), self._loop).result()
+            try:
+                told_of.set_result(super().call_from_thread(callback, *told, **options))
+            except NoMatches as error:
+                told_of.set_exception(error)
+
+    app = EndingApp(SlowActions(registry))
+
+    async def play(_pilot: Pilot[None]) -> None:
+        await asyncio.wrap_future(told_of)
+
+    played(app, play)
+    assert not app.pauses

@@ -173,14 +173,20 @@ class MonitorApp(App[None]):
         if not isinstance(found, str) and changes == self._session_changes:
             pause_s = max(PERIOD_S, _SHARE_OF_TIME * (clock.monotonic_s() - begun_s))
         if self.is_running:
-            self.call_from_thread(self._seen, found, pause_s)
+            self.call_from_thread(self._on_screen, self._seen, found, pause_s)
 
     def _session_changed(self, state: SessionState) -> None:
         """On a thread of the registry's. Looks would wait long before they fail: it is said at once."""
         self._session_changes += 1
         if state in _AWAY:
             hosts = self._operator.registry.hosts
-            self.call_later(self._tell_trouble, f"the registry {hosts} does not answer; what is shown is from before")
+            words = f"the registry {hosts} does not answer; what is shown is from before"
+            self.call_later(self._on_screen, self._tell_trouble, words)
+
+    def _on_screen(self, then: Callable[..., object], *told: object) -> None:
+        """What a thread has to tell, unless there is no screen any more by the time that it is its turn."""
+        if self.is_running:
+            then(*told)
 
     def _seen(self, found: Sequence[DataflowOverview] | str, pause_s: float) -> None:
         self._looking = False
@@ -267,7 +273,7 @@ class MonitorApp(App[None]):
             except ScribenginError as error:
                 words, told = in_plain_words(error), self._refuse
             if self.is_running:
-                self.call_from_thread(told, words)
+                self.call_from_thread(self._on_screen, told, words)
 
         self.run_worker(run, thread=True)
 
