@@ -1,13 +1,14 @@
 """In which order tests begin, and which of them share a process of the run.
 
-Unit tests and their like run first: they fail soonest, and jars and Spark's classes are fetched meanwhile. Then come
-whole systems: those that need Spark use the processors, those with servers and those with outages mostly wait. So the
-three kinds are mixed, evenly: one after the other, they left the processors idle for a third of a run. Of each kind
-the files that take long begin first, the longest at the head: what begins last is short, and nobody waits for it. A
-file stays together, because its fixtures are dear; and all files that need YARN or HDFS stay together, so that a run
-has one of each, and unpacks our environment once a node. They begin before all other whole systems. Those that share a
-broker of Kafka's stay together, too, and so do those that need bookies: a run has three. YARN, HDFS and the broker are
-stopped behind the last file that needs them: they compute for the rest of the run, and for clients that are left open.
+What needs YARN or HDFS is one process's, and mostly waits: so it begins before all, beside what computes. In the other
+processes unit tests and their like run first: they fail soonest, and jars and Spark's classes are fetched meanwhile.
+Then come whole systems: those that need Spark use the processors, those with servers and those with outages mostly
+wait. So the three kinds are mixed, evenly: one after the other, they left the processors idle for a third of a run. Of
+each kind the files that take long begin first, the longest at the head: what begins last is short, and nobody waits for
+it. A file stays together, because its fixtures are dear; and all files that need YARN or HDFS stay together, so that a
+run has one of each, and unpacks our environment once a node. Those that share a broker of Kafka's stay together, too,
+and so do those that need bookies: a run has three. YARN, HDFS and the broker are stopped behind the last file that
+needs them: they compute for the rest of the run, and for clients that are left open.
 """
 
 from __future__ import annotations
@@ -148,7 +149,10 @@ def _places(kinds: dict[Path, int]) -> dict[Path, _Place]:
         files.sort(key=lambda path: _FIRST.index(path.stem) if path.stem in _FIRST else len(_FIRST))
         for index, path in enumerate(files):
             places[path] = (2 if kind else 0), (index + 0.5) / len(files)
-    return places | {path: (1, _BEGINNING.index(path.stem)) for path in kinds if path.stem in _BEGINNING}
+    for path in kinds:
+        if path.stem in _BEGINNING:
+            places[path] = (-1 if path.stem in _ON_HADOOP else 1), _BEGINNING.index(path.stem)
+    return places
 
 
 @pytest.hookimpl(wrapper=True)

@@ -56,7 +56,7 @@ def test_who_shares_tests_out_by_files_takes_those_of_hadoop_as_one() -> None:
     assert pytest_xdist_make_scheduler(config, None) is None
 
 
-def test_what_needs_nothing_runs_first_then_shared_servers_then_all_others_mixed_and_the_longest_first() -> None:
+def test_hadoop_begins_then_comes_what_needs_nothing_then_other_shared_servers_then_all_others_mixed() -> None:
     items = [
         item("tests/integration/test_a_server.py", "own_kafka"),
         item("tests/contract/test_b_server.py", "own_kafka"),
@@ -72,8 +72,8 @@ def test_what_needs_nothing_runs_first_then_shared_servers_then_all_others_mixed
     ]
     pytest_collection_modifyitems(items)
     in_order = [one.path.stem for one in items]
-    assert in_order[:2] == ["test_simulation", "test_nothing"]
-    assert in_order[2:5] == ["test_yarn_deploy", "test_log_store_hdfs", "test_kafka_seam"]
+    assert in_order[:2] == ["test_yarn_deploy", "test_log_store_hdfs"]
+    assert in_order[2:5] == ["test_simulation", "test_nothing", "test_kafka_seam"]
     assert set(in_order[5:8]) == {"test_an_outage", "test_demo", "test_a_server"}
     assert set(in_order[8:]) == {"test_another_outage", "test_a_session", "test_b_server"}
     marked = {one.path.stem: set(one.marks) for one in items}
