@@ -8,7 +8,7 @@ import threading
 import traceback
 import weakref
 
-from scribengin.testing.waiting import wait_until
+from scribengin.testing.waiting import WaitedInVain, wait_until
 
 _collecting: set[int] = set()
 """The thread that collects, if one does."""
@@ -40,8 +40,8 @@ def collect_garbage(timeout_s: float = 60) -> None:
 
     try:
         wait_until(collected, timeout_s, what="a collection of garbage")
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n{_what_threads_do()}") from None
+    except WaitedInVain as error:
+        raise WaitedInVain(f"{error}\n{_what_threads_do()}") from None
 
 
 def _note(phase: str, _info: object) -> None:

@@ -1,10 +1,9 @@
-"""What failed while this machine stood still is run again, and the run says so at its end.
+"""What was late because this machine stood still is run again, and the run says so at its end.
 
 Limits of time, a session's or a client's, are meant for a machine that runs. One of many on a host may stand still:
-that of our continuous integration did for 41 s. What was late then says nothing about what is tested. What fails on a
-machine that ran has failed. And so has, standstill or not, what put out something else than was put in: whoever finds
-that raises WrongOutput, or asserts something about what was `delivered`: by that word, or by a name that its function
-gives it.
+that of our continuous integration did for 41 s. What was late then says nothing about what is tested: a wait in vain, a
+limit of time, a lost session. What fails on a machine that ran has failed. And so has, standstill or not, what found
+something wrong: a failed `assert`, whatever it is about, an error that did not come, and what was found damaged.
 
 One limit of Spark's is too short for a machine that has much to do, and cannot be set: a Python process that plans a
 source has ten seconds to start. What Spark says has failed by it is run again, too.
@@ -12,29 +11,31 @@ source has ten seconds to start. What Spark says has failed by it is run again, 
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
-from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.errors import CheckpointMismatch, DamagedEntry, DecisionMissing, InconsistentLog, RecoveryRefused
+from scribengin.testing.waiting import WaitedInVain
 from tests.limits import Limit, runs_tests
 
 STANDSTILL_MIN_S = 2.0
 _LOOK_S = 0.2
 _AGAIN = "run again"
 _AGAIN_MAX = 2
-_OUTPUT = "delivered"
-"""As in `assert flow.delivered() == expected`."""
 _SPARKS_LIMIT = re.compile(r"Python worker (failed )?to connect back")
 """What `PythonWorkerFactory` of Spark says after its ten seconds."""
+_TIME_IS_OVER = re.compile(r"Timeout \(")
+"""What pytest-timeout fails with."""
+_DAMAGE = DamagedEntry | InconsistentLog | RecoveryRefused | CheckpointMismatch | DecisionMissing
+"""No clock brings these about."""
 
 
 def standstill_s(passed_s: float, processor_s: float) -> float:
@@ -43,26 +44,14 @@ def standstill_s(passed_s: float, processor_s: float) -> float:
     return passed_s if passed_s >= STANDSTILL_MIN_S and processor_s < passed_s / 2 else 0.0
 
 
-class WrongOutput(AssertionError):
-    """Something is lost, or twice, or damaged. No standstill excuses that: such a test is never run again."""
-
-
-def expect_output(right: bool, said: str) -> None:
-    """Raises WrongOutput, with what is wrong, unless what came out is right."""
-    if not right:
-        raise WrongOutput(said)
-
-
 @contextmanager
 def output_awaited() -> Iterator[None]:
-    """Around a wait for all that was put in: one that was in vain is a loss as any other. A standstill is no excuse,
-    since it does not use up the wait's time."""
+    """Around a wait for all that was put in: one that was in vain is a loss, and fails as an `assert` does. A
+    standstill is no excuse, since it does not use up the wait's time."""
     try:
         yield
-    except WrongOutput:
-        raise
-    except AssertionError as error:
-        raise WrongOutput(str(error)) from None
+    except WaitedInVain as error:
+        raise AssertionError(str(error)) from None
 
 
 class Watch:
@@ -103,6 +92,7 @@ class Again:
     def __init__(self) -> None:
         self._watch = Watch()
         self._path: object = None
+        self._wrong = False
 
     @pytest.hookimpl
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
@@ -113,10 +103,11 @@ class Again:
             self._watch.forget()
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         limit = Limit()
+        self._wrong = False
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         for _ in range(_AGAIN_MAX):
-            failed = _failure(reports)
-            excuse = None if failed is None or _is_wrong(failed) else self._excuse(failed)
+            failed = next((report for report in reports if report.failed), None)
+            excuse = None if failed is None or self._wrong else self._excuse(failed)
             if failed is None or excuse is None:
                 break
             item.user_properties.append((_AGAIN, f"{excuse}: {_said(failed)}"))
@@ -125,6 +116,12 @@ class Again:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_exception_interact(self, call: pytest.CallInfo[object]) -> None:
+        """Of each step that failed: also of one behind another that was late."""
+        if call.excinfo is not None:
+            self._wrong |= _found_wrong(call.excinfo.value)
 
     def _excuse(self, failed: pytest.TestReport) -> str | None:
         still_s = self._watch.longest_s()
@@ -162,68 +159,17 @@ def _end_all_fixtures(item: pytest.Item) -> None:
     pytest.CallInfo.from_call(lambda: end(None), when="teardown", reraise=(pytest.exit.Exception, KeyboardInterrupt))
 
 
-def _failure(reports: list[pytest.TestReport]) -> pytest.TestReport | None:
-    return next((report for report in reports if report.failed), None)
-
-
-def _is_wrong(report: pytest.TestReport) -> bool:
-    return _said(report).partition(":")[0].endswith(WrongOutput.__name__) or _asserts_of_output(report)
-
-
-def _asserts_of_output(report: pytest.TestReport) -> bool:
-    crash = getattr(report.longrepr, "reprcrash", None)
-    if crash is None:
-        return False
-    try:
-        nodes = [*ast.walk(ast.parse(Path(crash.path).read_text()))]
-    except (OSError, SyntaxError):
-        return False
-    there = [node for node in nodes if isinstance(node, ast.stmt) and _holds(node, crash.lineno)]
-    failed = [node for node in there if isinstance(node, ast.Assert)]
-    functions = [node for node in there if isinstance(node, ast.FunctionDef)]
-    names = _names_of_output(functions[0]) if functions else {_OUTPUT}
-    return any(_names(node.test, names) for node in failed)
-
-
-def _names_of_output(function: ast.FunctionDef) -> set[str]:
-    """What stands in a function for what was delivered, or for what was made of that."""
-    given = [pair for node in ast.walk(function) for pair in _given(node)]
-    names, before = {_OUTPUT}, 0
-    while len(names) > before:
-        before = len(names)
-        for target, value in given:
-            if _names(value, names):
-                names |= {
-                    node.id
-                    for node in ast.walk(target)
-                    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-                }
-    return names
-
-
-def _given(node: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
-    """Which targets are given which values there."""
-    match node:
-        case ast.Assign(targets=targets, value=value):
-            return [(target, value) for target in targets]
-        case ast.AnnAssign(target=target, value=ast.expr() as value):
-            return [(target, value)]
-        case ast.AugAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
-            return [(target, value)]
-        case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
-            return [(target, value)]
+def _found_wrong(error: BaseException) -> bool:
+    """Whether that says that something is wrong, and not just late."""
+    match error:
+        case BaseExceptionGroup(exceptions=errors):
+            return any(map(_found_wrong, errors))
+        case WaitedInVain():
+            return False
+        case pytest.fail.Exception():
+            return not _TIME_IS_OVER.match(str(error))
         case _:
-            return []
-
-
-def _names(node: ast.AST, names: set[str]) -> bool:
-    inner = [*ast.walk(node)]
-    called = any(isinstance(each, ast.Attribute) and each.attr == _OUTPUT for each in inner)
-    return called or any(isinstance(each, ast.Name) and each.id in names for each in inner)
-
-
-def _holds(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
+            return isinstance(error, AssertionError | _DAMAGE)
 
 
 def _processor_s() -> float:

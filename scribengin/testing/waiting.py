@@ -16,6 +16,10 @@ _LOOKS_SHARE = 0.1
 _LOOK_MAX_S = 5.0
 
 
+class WaitedInVain(AssertionError):
+    """What was waited for has not come in time."""
+
+
 def wait_until(
     condition: Callable[[], object],
     timeout_s: float = 60,
@@ -23,14 +27,14 @@ def wait_until(
     *,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Return once `condition()` is true. Raises AssertionError, naming `what`, when it is not within `timeout_s`: of
+    """Return once `condition()` is true. Raises WaitedInVain, naming `what`, when it is not within `timeout_s`: of
     the time that this process ran, as no more than 5 s pass from one look to the next, however long a look takes.
 
     Between two looks it pauses for ten times as long as the last one took: 10 ms at least, 100 ms at most."""
     left_s, looked_s = timeout_s, clock.monotonic_s()
     while not condition():
         if left_s < 0:
-            raise AssertionError(f"waited {timeout_s:g} s in vain for {what}")
+            raise WaitedInVain(f"waited {timeout_s:g} s in vain for {what}")
         pause(_pause_s(clock.monotonic_s() - looked_s))
         before_s, looked_s = looked_s, clock.monotonic_s()
         left_s -= min(looked_s - before_s, _LOOK_MAX_S)

@@ -14,6 +14,7 @@ from scribengin.errors import ScribenginError, SystemUnreachable
 from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.failpoints import at_failpoint, kill_this_process, pause_this_process, record_stops
 from scribengin.testing.standstill import await_standstill
+from scribengin.testing.waiting import WaitedInVain
 from scribengin_registry.opening import connect
 from tests.crash.flow import Place, run_to_the_end
 from tests.crash.stops import FINISHED, STALE, UNREACHABLE, Stop
@@ -43,7 +44,7 @@ def finish(process: ForkServerProcess, timeout_s: float = 180.0) -> int:
     process.join(timeout_s)
     if process.exitcode is None:
         process.kill()
-        raise AssertionError(f"an owner did not end within {timeout_s} s")
+        raise WaitedInVain(f"an owner did not end within {timeout_s} s")
     return process.exitcode
 
 

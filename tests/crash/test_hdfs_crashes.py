@@ -26,7 +26,6 @@ from tests.crash.flow import Place, expected, outputs, prepare
 from tests.crash.places import record
 from tests.crash.processes import finish, own_to_the_end, resume, start_owner, wait_until_stopped
 from tests.crash.stops import COMMITTED, FINISHED, KILLED, UNDECIDED, Stop, stops_to_try
-from tests.stalls import expect_output
 
 pytestmark = pytest.mark.timeout(1800)
 SEED = 5
@@ -98,7 +97,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
         assert finish(start_owner(place, 1, stop)) == KILLED, stop
         assert own_to_the_end(place, 2) == FINISHED, stop
         problems += wrong(place, stop)
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @SOME_OR_ALL
@@ -117,7 +116,7 @@ def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[], Pla
             assert finish(start_owner(place, 2, stop)) == KILLED, (base, stop)
             assert own_to_the_end(place, 3) == FINISHED, (base, stop)
             problems += wrong(place, (base, stop))
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @SOME_OR_ALL
@@ -135,4 +134,4 @@ def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(
             finish(stalled)
             assert own_to_the_end(place, 3) == FINISHED, stop
             problems += wrong(place, stop)
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)

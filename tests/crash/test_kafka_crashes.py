@@ -20,7 +20,6 @@ from tests.crash.simulated import SimulatedOwner, Stage, simulated
 from tests.crash.stops import COMMITTED, DECIDED, FINISHED, PREPARED, STAGED, Stop, stops_to_try
 from tests.crash.test_round_crashes import killed, killed_twice, paused, recovered, unanswered, undisturbed
 from tests.house.failpoints import failpoint_names
-from tests.stalls import expect_output
 
 TASKS = pytest.mark.parametrize("tasks", [1, pytest.param(3, marks=pytest.mark.full)])
 BASES = (STAGED, PREPARED, DECIDED, COMMITTED)
@@ -48,7 +47,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(tasks: int) -> No
     problems = []
     for stop in stops_to_try(stops(tasks)):
         problems += with_kafka(tasks, partial(killed, stop))
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @TASKS
@@ -58,7 +57,7 @@ def test_a_recovery_that_is_killed_is_recovered_from(tasks: int, base: Stop) -> 
     problems = []
     for stop in stops_to_try(passed[: passed.index("kafka.produce:before")]):
         problems += with_kafka(tasks, partial(killed_twice, base, stop))
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @TASKS
@@ -67,7 +66,7 @@ def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(tasks: i
     for stop in stops_to_try(stops(tasks)):
         if stop.name.endswith(":before"):
             problems += with_kafka(tasks, partial(unanswered, stop.but("lose_reply")))
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @TASKS
@@ -75,7 +74,7 @@ def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(tas
     problems = []
     for stop in stops_to_try(stops(tasks)):
         problems += with_kafka(tasks, partial(paused, stop.but("pause")))
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 def lost(act: str, number: int, loss: Loss) -> Callable[[str, str], Loss | None]:
@@ -117,7 +116,7 @@ def test_an_owner_that_lost_a_request_or_a_reply_of_kafkas_finds_out_what_happen
     problems = []
     for stop in stops_to_try(with_kafka(tasks, asked)):
         problems += with_kafka(tasks, partial(unanswered_by_kafka, stop.name, stop.occurrence, loss))
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 def tossed_about(tasks: int, chance: random.Random, stage: Stage) -> list[str]:
@@ -146,7 +145,7 @@ def test_whatever_happens_to_owners_every_record_is_there_once(seed: int) -> Non
     tasks = chance.choice((1, 1, 3))
     stops(tasks)  # which is a simulation of its own
     problems = with_kafka(tasks, partial(tossed_about, tasks, chance), seed)
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 def test_every_effect_of_kafka_in_the_code_is_one_of_the_stops() -> None:

@@ -35,7 +35,6 @@ from tests.crash.stops import (
     stops_to_try,
 )
 from tests.crash.test_round_crashes import undisturbed
-from tests.stalls import expect_output
 
 pytestmark = pytest.mark.timeout(900)
 SOME_OR_ALL = pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.full)])
@@ -71,7 +70,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
         assert finish(start_owner(place, 1, stop)) == KILLED, stop
         assert own_to_the_end(place, 2) == FINISHED, stop
         problems += wrong(place, stop)
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @pytest.mark.full
@@ -92,7 +91,7 @@ def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], 
             assert finish(start_owner(place, 2, stop)) == KILLED, (base, stop)
             assert own_to_the_end(place, 3) == FINISHED, (base, stop)
             problems += wrong(place, (base, stop))
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @pytest.mark.full
@@ -105,7 +104,7 @@ def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(new_plac
             assert first in (STALE, UNREACHABLE), stop
             assert own_to_the_end(place, 2) == FINISHED, stop
         problems += wrong(place, stop)
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @SOME_OR_ALL
@@ -123,7 +122,7 @@ def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(
         finish(stalled)
         assert own_to_the_end(place, 3) == FINISHED, stop  # which would see what the stale one had put back
         problems += wrong(place, stop)
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 def test_an_owner_that_dies_while_the_broker_commits_is_taken_over(

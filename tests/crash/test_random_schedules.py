@@ -19,7 +19,6 @@ from tests.crash.flow import Place
 from tests.crash.places import new_place, record, wrong
 from tests.crash.processes import finish, own_to_the_end, resume, start_owner, wait_until_stopped
 from tests.crash.stops import BASES, FINISHED, Stop
-from tests.stalls import expect_output
 
 __all__ = ["new_place"]  # a fixture, used by name
 
@@ -100,4 +99,4 @@ def test_whatever_the_schedule_every_record_is_there_once(
     Schedule(place, chosen, stops_of(tasks, new_place, passings)).run()
     assert own_to_the_end(place, LAST_LEASE + 1) == FINISHED
     problems = wrong(place, f"seed {seed}")
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)

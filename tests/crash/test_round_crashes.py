@@ -16,7 +16,6 @@ import pytest
 from tests.crash.simulated import Stage, simulated
 from tests.crash.stops import BASES, FINISHED, KILLED, STALE, Stop, stops_to_try
 from tests.house.failpoints import failpoint_names
-from tests.stalls import expect_output
 
 TASKS = pytest.mark.parametrize("tasks", [1, pytest.param(3, marks=pytest.mark.full)])
 
@@ -162,7 +161,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(tasks: int) -> No
     problems = []
     for stop in stops_to_try(simulated(tasks, undisturbed)):
         problems += simulated(tasks, partial(killed, stop))
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @TASKS
@@ -172,7 +171,7 @@ def test_a_recovery_that_is_killed_is_recovered_from(tasks: int, base: Stop) -> 
     problems = []
     for stop in stops_to_try(passed[: passed.index("round.commit:before")]):
         problems += simulated(tasks, partial(killed_twice, base, stop))
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @TASKS
@@ -181,7 +180,7 @@ def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(tasks: i
     for stop in stops_to_try(simulated(tasks, undisturbed)):
         if stop.name.endswith(":before"):
             problems += simulated(tasks, partial(unanswered, stop.but("lose_reply")))
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @TASKS
@@ -189,7 +188,7 @@ def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(tas
     problems = []
     for stop in stops_to_try(simulated(tasks, undisturbed)):
         problems += simulated(tasks, partial(paused, stop.but("pause")))
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 def test_every_effect_in_the_code_is_one_of_the_stops() -> None:

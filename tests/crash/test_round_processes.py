@@ -16,7 +16,6 @@ from tests.crash.processes import finish, own_to_the_end, resume, start_owner, w
 from tests.crash.simulated import simulated
 from tests.crash.stops import COMMITTED, FINISHED, KILLED, STALE, UNDECIDED, UNREGISTERED, Stop, stops_to_try
 from tests.crash.test_round_crashes import undisturbed
-from tests.stalls import expect_output
 
 __all__ = ["new_place"]  # a fixture, used by name
 
@@ -40,7 +39,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
         assert finish(start_owner(place, 1, stop)) == KILLED, stop
         assert own_to_the_end(place, 2) == FINISHED, stop
         problems += wrong(place, stop)
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @EVERYWHERE
@@ -56,7 +55,7 @@ def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(
             assert first == STALE, stop
             assert own_to_the_end(place, 2) == FINISHED, stop
         problems += wrong(place, stop)
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @EVERYWHERE
@@ -74,7 +73,7 @@ def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(
         # And a third one, which would read again whatever the stale one had put back.
         assert own_to_the_end(place, 3) == FINISHED, stop
         problems += wrong(place, stop)
-    expect_output(not problems, "\n".join(problems))
+    assert not problems, "\n".join(problems)
 
 
 @pytest.mark.parametrize("tasks", [1, 3])

@@ -24,7 +24,7 @@ import pyarrow as pa
 from scribengin.base.commit_log import CommitLog
 from scribengin.dataflow.registry import paths
 from scribengin.errors import EndOfStream
-from scribengin.testing.waiting import wait_until
+from scribengin.testing.waiting import WaitedInVain, wait_until
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_dev.servers.kafka import KafkaServer
@@ -33,7 +33,6 @@ from tests.integration.cluster import Cluster
 from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluster
 from tests.servers.kafka_clients import visible_records
 from tests.servers.kafka_side import KafkaSide
-from tests.stalls import WrongOutput, expect_output
 
 STREAMS = 2
 LIMIT_S = 420.0
@@ -238,19 +237,19 @@ class Pipeline:
 
         try:
             wait_until(all_came, LIMIT_S, f"{self._fed} records out of {self.name}")
-        except AssertionError as error:
+        except WaitedInVain as error:
             words = "\n".join(f"{flow.status.model_dump_json()}\n{flow.words()[-6000:]}" for flow in self.flows)
-            raise WrongOutput(f"{error}; {output.total()} came\n{words}") from None
+            raise AssertionError(f"{error}; {output.total()} came\n{words}") from None
         self._compare(output)
 
     def compare(self) -> None:
-        """What is out now is what was fed. Raises WrongOutput."""
+        """What is out now is what was fed. Raises AssertionError."""
         self._compare(self.output())
 
     def _compare(self, output: Counter[bytes]) -> None:
         expected = self.expected
         twice, lost = list(output - expected)[:3], list(expected - output)[:3]
-        expect_output(output == expected, f"{self.name}: too often {twice}, missing {lost}")
+        assert output == expected, f"{self.name}: too often {twice}, missing {lost}"
 
     def submit(self) -> None:
         """Start it."""

@@ -17,6 +17,7 @@ from tests.stalls import STANDSTILL_MIN_S, standstill_s
 STANDS_STILL = f"""
 import os, pathlib, subprocess, threading
 import pytest
+from scribengin.testing.waiting import wait_until
 
 tries = pathlib.Path(__file__).with_suffix(".tries")
 
@@ -40,7 +41,7 @@ def test_it(server):
     server.append("used")
     if tried() == 1:
         stand_still()
-        assert False, "too late"
+        wait_until(lambda: False, 0, "a record")
     assert server == ["used"], "it is a new one"
 
 def test_another(server):
@@ -52,46 +53,45 @@ def test_it():
     stand_still()
     assert False, "wrong"
 """
-OUTPUT_IS_WRONG = """
-from tests.stalls import expect_output
-
+BY_ITS_LIMIT = """
+@pytest.mark.timeout(8)
 def test_it():
-    tried()
-    stand_still()
-    expect_output(False, "1 too often")
+    if tried() == 1:
+        stand_still()
+        threading.Event().wait(60)
 """
-DELIVERED_IS_WRONG = """
-def delivered():
-    return ["a record", "a record"]
-
+RAISES_NOTHING = """
 def test_it():
     tried()
     stand_still()
-    assert delivered() == ["a record"]
+    with pytest.raises(ValueError):
+        pass
 """
-WRONG_BY_ANOTHER_NAME = """
-def delivered():
-    return [{"n": 1}, {"n": 1}]
+DAMAGED = """
+from scribengin.errors import DamagedEntry
 
 def test_it():
     tried()
-    late = delivered()
-    found = {}
-    for one in late:
-        found[one["n"]] = found.get(one["n"], 0) + 1
-    numbers = [one["n"] for one in late]
     stand_still()
-    assert (
-        numbers
-        == [1]
-    ), "1 too often"
+    raise ExceptionGroup("two threads", [OSError("late"), DamagedEntry("a checksum does not hold", position=0)])
+"""
+LATE_THEN_WRONG_AT_ITS_END = """
+@pytest.fixture
+def server():
+    yield
+    assert False, "a record is lost"
+
+def test_it(server):
+    tried()
+    stand_still()
+    wait_until(lambda: False, 0, "a record")
 """
 HANGS_AFTERWARDS = """
 @pytest.mark.timeout(8)
 def test_it():
     if tried() == 1:
         stand_still()
-        assert False, "too late"
+        wait_until(lambda: False, 0, "a record")
     threading.Event().wait(60)
 """
 AWAITS_IN_VAIN = """
@@ -101,19 +101,21 @@ def test_it():
     tried()
     stand_still()
     with output_awaited():
-        assert False, "waited in vain for 2 records"
+        wait_until(lambda: False, 0, "2 records")
 """
 LATE_BEFORE = """
 def test_before():
     stand_still()
 
 def test_it():
-    assert tried() == 2, "what stood still shows late"
+    again = tried() == 2
+    wait_until(lambda: again, 0, "what shows late")
 """
 LATE_THEN_WRONG = """
 def test_it():
     if tried() == 1:
         stand_still()
+        wait_until(lambda: False, 0, "a record")
     assert False, "wrong"
 """
 WRONG = """
@@ -152,18 +154,20 @@ class Sample:
     excuse: str = "test_it, after"
 
 
+IN_VAIN = "WaitedInVain: waited 0 s in vain for "
 SAMPLES = {
-    "late_once": Sample(LATE_ONCE, 2, said="AssertionError: too late"),
+    "late_once": Sample(LATE_ONCE, 2, said=f"{IN_VAIN}a record"),
     "unready_once": Sample(UNREADY_ONCE, 2, said="OSError: it does not answer"),
-    "wrong_and_late": Sample(WRONG_AND_LATE, 3, failed=True, said="AssertionError: wrong"),
-    "late_then_wrong": Sample(LATE_THEN_WRONG, 2, failed=True, said="AssertionError: wrong"),
-    "output_is_wrong": Sample(OUTPUT_IS_WRONG, 1, failed=True),
-    "delivered_is_wrong": Sample(DELIVERED_IS_WRONG, 1, failed=True),
-    "wrong_by_another_name": Sample(WRONG_BY_ANOTHER_NAME, 1, failed=True),
-    "output_never_came": Sample(AWAITS_IN_VAIN, 1, failed=True),
-    "hangs_afterwards": Sample(HANGS_AFTERWARDS, 2, failed=True, said="AssertionError: too late"),
-    "late_before": Sample(LATE_BEFORE, 2, said="AssertionError: what stood still shows late"),
+    "late_before": Sample(LATE_BEFORE, 2, said=f"{IN_VAIN}what shows late"),
+    "by_its_limit": Sample(BY_ITS_LIMIT, 2, said="Failed: Timeout (>8.0s) from pytest-timeout."),
+    "late_then_wrong": Sample(LATE_THEN_WRONG, 2, failed=True, said=f"{IN_VAIN}a record"),
+    "hangs_afterwards": Sample(HANGS_AFTERWARDS, 2, failed=True, said=f"{IN_VAIN}a record"),
     "sparks_limit": Sample(SPARKS_LIMIT, 2, said="OSError: Spark failed", excuse="test_it, for Spark's limit"),
+    "wrong_and_late": Sample(WRONG_AND_LATE, 1, failed=True),
+    "late_then_wrong_at_its_end": Sample(LATE_THEN_WRONG_AT_ITS_END, 1, failed=True),
+    "raises_nothing": Sample(RAISES_NOTHING, 1, failed=True),
+    "damaged": Sample(DAMAGED, 1, failed=True),
+    "output_never_came": Sample(AWAITS_IN_VAIN, 1, failed=True),
     "wrong": Sample(WRONG, 1, failed=True),
 }
 
@@ -172,8 +176,8 @@ SAMPLES = {
 @pytest.mark.parametrize(
     ("names", "processes"),
     [
-        pytest.param(("late_once", "output_is_wrong"), 0, id="alone"),
-        pytest.param(("late_once", "wrong_and_late", "delivered_is_wrong", "sparks_limit"), 2, id="a few side by side"),
+        pytest.param(("late_once", "output_never_came"), 0, id="alone"),
+        pytest.param(("late_once", "wrong_and_late", "damaged", "sparks_limit"), 2, id="a few side by side"),
         pytest.param(tuple(SAMPLES), 4, id="side by side", marks=pytest.mark.full),
     ],
 )

@@ -26,11 +26,11 @@ from scribengin.launcher.contract import ContainerDescriptor, tail_of_log
 from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogNamespace
 from scribengin.operations.submit.submit import submit
-from scribengin.testing.waiting import wait_until
+from scribengin.testing.waiting import WaitedInVain, wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing, VersionConflict
 from scribengin_registry.opening import connect
-from tests.stalls import expect_output, output_awaited
+from tests.stalls import output_awaited
 
 TIMEOUT_S = 180.0
 """A limit, not an expectation: it must hold on a machine that is busy with other things."""
@@ -107,8 +107,8 @@ class Flow:
 
         try:
             wait_until(holds, self.patience_s, what)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.status.model_dump_json(indent=1)}\n{self.words()}") from None
+        except WaitedInVain as error:
+            raise WaitedInVain(f"{error}\n{self.status.model_dump_json(indent=1)}\n{self.words()}") from None
 
     def wait_for_state(self, state: str) -> None:
         """Wait until the status says so."""
@@ -189,7 +189,7 @@ class Flow:
         with output_awaited():
             self.wait(all_there, f"{want.total()} records")
         for sink, found in self.delivered().items():
-            expect_output(found == want, f"{sink}: {found - want} too often, {want - found} missing")
+            assert found == want, f"{sink}: {found - want} too often, {want - found} missing"
 
     def words(self) -> str:
         """The last words of all its processes."""

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any
 
 from tests.integration.cluster import Flow
-from tests.stalls import expect_output
 
 WINDOW_S = 10
 COUNTS = """
@@ -32,4 +31,4 @@ def wait_for_windows(flow: Flow, count: int, *logs: str) -> None:
     want = Counter((log, number * WINDOW_S * 1000 + WINDOW_S) for log in logs for number in range(count))
     flow.wait(lambda: flow.delivered()["out"].total() >= want.total(), f"{count} windows")
     found = flow.delivered()["out"]
-    expect_output(found == want, f"{found - want} too often, {want - found} missing")
+    assert found == want, f"{found - want} too often, {want - found} missing"

@@ -26,7 +26,6 @@ from scribengin_registry.contract import Registry
 from tests.dying import Died, die
 from tests.integration.owners import owners_of
 from tests.servers.kafka_clients import committed_records
-from tests.stalls import expect_output
 
 FLOW = "flow"
 
@@ -171,10 +170,10 @@ class Flow:
         return [payload for batch in batches for payload in batch.column("payload").to_pylist()]
 
     def expect_everything_once(self, case: str = "") -> None:
-        """Raises WrongOutput if a record of the source is not in every sink, once and in order."""
+        """Raises AssertionError if a record of the source is not in every sink, once and in order."""
         for sink in self.config.sinks:
             found = self.seen(sink)
-            expect_output(found == self.expected(sink), f"{case}: sink {sink} holds {found}")
+            assert found == self.expected(sink), f"{case}: sink {sink} holds {found}"
 
     def group(self) -> str:
         """The private group of the task: that of its first sink."""

@@ -15,7 +15,6 @@ from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import TIMEOUT_S, Cluster, Flow, running_cluster, start
 from tests.servers.kafka_side import KafkaSide, transactional
-from tests.stalls import expect_output
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 TOPIC = "in"
@@ -156,4 +155,4 @@ def stopping_delivers_everything(flow: Flow, cluster: Cluster, side: KafkaSide) 
     flow.wait_for_state("stopped")
     flow.wait(lambda: not flow.containers(), "all processes to leave")
     found = len(outputs(cluster))
-    expect_output(found == sum(cluster.appended.values()), f"{found} of {cluster.appended}")
+    assert found == sum(cluster.appended.values()), f"{found} of {cluster.appended}"

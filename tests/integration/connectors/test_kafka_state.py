@@ -21,7 +21,6 @@ from tests.integration.dataflow.test_stateful_rounds import COUNTS, END, EVENTS,
 from tests.integration.state_flow import SCHEMA, Died, StateFlow, die, own_to_the_end, payloads_of
 from tests.servers.kafka_clients import committed_records
 from tests.servers.kafka_side import KafkaSide
-from tests.stalls import expect_output
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 DECIDED = "kafka.commit:after"
@@ -58,4 +57,4 @@ def test_windows_over_a_topic_come_out_in_a_topic_once_whoever_dies(
             own_to_the_end(owner)
     flow.run_to_the_end()
     found = [json.loads(record.value) for record in committed_records(side.bootstrap, written)]
-    expect_output(told(found) == windows(EVENTS[:20] * 2), f"{found}")
+    assert told(found) == windows(EVENTS[:20] * 2), f"{found}"

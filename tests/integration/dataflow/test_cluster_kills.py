@@ -18,7 +18,6 @@ import pytest
 
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
-from tests.stalls import expect_output
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 LOGS = ("in/0", "in/1", "in/2", "in/3")
@@ -169,7 +168,7 @@ def stopping_drains_everything_and_leaves_nothing_behind(flow: Flow, cluster: Cl
     want = cluster.expected(*LOGS, "in/4")
     assert flow.delivered() == {"out": want, "files": want}
     lines = final_lines(flow)
-    expect_output(lines == want.total(), f"{lines} lines in the final files, and {want.total()} records were written")
+    assert lines == want.total(), f"{lines} lines in the final files, and {want.total()} records were written"
 
 
 def final_lines(flow: Flow) -> int:

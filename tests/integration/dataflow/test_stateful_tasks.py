@@ -28,7 +28,6 @@ from scribengin_registry.contract import Registry
 from tests.integration.dataflow.test_stateful_rounds import COUNTS, MEETINGS, told, windows
 from tests.integration.owners import owners_with_state
 from tests.integration.state_flow import FAR, SCHEMA, Died, Event, die, drain, own_to_the_end, payloads_of
-from tests.stalls import expect_output
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -136,12 +135,12 @@ def test_two_tasks_give_out_what_one_computation_does_also_when_one_is_taken_ove
             drain(owner)
             owner.release()
     counts = [flow.delivered("counts", stream) for stream in range(STREAMS)]
-    expect_output(told([one for of_stream in counts for one in of_stream]) == windows(EVENTS), f"{counts}")
+    assert told([one for of_stream in counts for one in of_stream]) == windows(EVENTS), f"{counts}"
     keys = [{one["who"] for one in of_stream} for of_stream in counts]
     placed = [{who for who in NAMES if stream_of(who) == stream} for stream in range(STREAMS)]
-    expect_output(keys == placed, f"{keys}")
+    assert keys == placed, f"{keys}"
     met = sorted((one["n"], one["m"]) for task in range(TASKS) for one in flow.delivered("met", task))
-    expect_output(met == meetings([*EVENTS, *ends], [*OTHERS, *ends]), f"{met}")
+    assert met == meetings([*EVENTS, *ends], [*OTHERS, *ends]), f"{met}"
 
 
 def meetings(events: Sequence[Event], others: Sequence[Event]) -> list[tuple[int, int]]:

@@ -17,7 +17,6 @@ from scribengin.spark.transform.spec import InputSpec, OutputSpec, StateSpec, Tr
 from scribengin_dev.bench.nexmark.events import SCHEMA_DDL, events
 from scribengin_dev.bench.nexmark.queries import LATE_S, QUERIES, SHIPPED
 from tests.integration.state_batches import in_one_batch
-from tests.stalls import expect_output
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -150,14 +149,14 @@ def test_a_query_makes_of_the_events_what_pandas_makes(
     spark: SparkSession, records: pa.Table, happened: Rows, query: str
 ) -> None:
     found = in_order([json.loads(row[0]) for row in in_one_batch(specified(query), spark, {"events": records})])
-    expect_output(found == as_json(CASES[query](happened)), f"{found}")
+    assert found == as_json(CASES[query](happened)), f"{found}"
     assert len(found) >= 2
 
 
 def test_bids_are_counted_by_when_they_came(spark: SparkSession, records: pa.Table, happened: Rows) -> None:
     rows = [json.loads(row[0]) for row in in_one_batch(specified("q12"), spark, {"events": records})]
     counted = {row["bidder"]: row["bids"] for row in rows}
-    expect_output(counted == bids(happened).groupby("bidder").size().to_dict(), f"{counted}")
+    assert counted == bids(happened).groupby("bidder").size().to_dict(), f"{counted}"
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,6 @@ from tests.integration.owners import owner_with_state
 from tests.integration.state_flow import own_to_the_end
 from tests.servers.kafka_clients import committed_records
 from tests.servers.kafka_side import KafkaSide
-from tests.stalls import expect_output
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -130,7 +129,7 @@ def expect_what_pandas_makes(running: Running, spark: SparkSession, expected: Se
         running.own(spark, 1)
     running.own(spark, 2)
     found = in_order(running.rows())
-    expect_output(found == in_order(expected), f"{running.config.name} gave out {len(found)} of {len(expected)} rows")
+    assert found == in_order(expected), f"{running.config.name} gave out {len(found)} of {len(expected)} rows"
 
 
 @pytest.mark.parametrize("name", ["carrier_delays", "aircraft_days", "flight_weather", "carrier_delays_hdfs"])

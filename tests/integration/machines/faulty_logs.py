@@ -28,12 +28,11 @@ from scribengin.testing.log_history import (
     RecordSent,
     check_history,
 )
-from scribengin.testing.waiting import wait_until
+from scribengin.testing.waiting import WaitedInVain, wait_until
 from scribengin_dev.servers.hadoop.hadoop import copied_configuration
 from scribengin_dev.servers.machine_room import MachineRoom
 from scribengin_dev.servers.machines import NamespaceMachine
 from scribengin_registry.opening import connect
-from tests.stalls import expect_output
 
 ROOT = Path(__file__).parents[3]
 PATH, LOG = "/logs", "flights/0"
@@ -194,10 +193,10 @@ class FaultyLog:
         """Wait, and say what all have said where it does not come."""
         try:
             wait_until(condition, LIMIT_S, what)
-        except AssertionError as error:
+        except WaitedInVain as error:
             everybody = [*self.clients, *filter(None, self.proxies)]
             words = "\n".join(f"--- {one.machine.name}\n{one.words()}" for one in everybody)
-            raise AssertionError(f"{error}\n{words}") from None
+            raise WaitedInVain(f"{error}\n{words}") from None
 
     def await_more(self, client: LogClient, what: str, kind: str = "acknowledged", count: int = SOME) -> None:
         """Wait until a client has done something so many times more."""
@@ -219,7 +218,7 @@ class FaultyLog:
                 content += [(tuple(record.dlsn), record.payload.decode()) for record in records]
         anomalies = check_history(self._events(), content)
         told = "\n".join(map(str, anomalies[:20]))
-        expect_output(not anomalies, f"{len(anomalies)} anomalies:\n{told}")
+        assert not anomalies, f"{len(anomalies)} anomalies:\n{told}"
         assert len(acknowledged) >= SOME, "nothing was written"
 
     def _events(self) -> list[LogEvent]:

@@ -14,12 +14,11 @@ import pytest
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.proxy import ProxiedNamespace, ProxyClientConfig
 from scribengin.testing.log_samples import payload_batch, payloads_left
-from scribengin.testing.waiting import wait_until
+from scribengin.testing.waiting import WaitedInVain, wait_until
 from scribengin_dev.servers.machine_room import MachineRoom
 from scribengin_dev.servers.machines import NamespaceMachine
 from scribengin_registry.opening import connect
 from tests.integration.machines.faulty_logs import Process
-from tests.stalls import WrongOutput, expect_output, output_awaited
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(3000)]
 NAMESPACE, FLOW, IN, OUT = "/logs", "flow", "in/0", "out/0"
@@ -93,12 +92,11 @@ class Elsewhere:
             return len(self._read) >= len(self.written)
 
         try:
-            with output_awaited():
-                wait_until(come_out, LIMIT_S, f"{len(self.written)} records")
-        except WrongOutput as error:
+            wait_until(come_out, LIMIT_S, f"{len(self.written)} records")
+        except WaitedInVain as error:
             said = self.view.status().model_dump_json(indent=1)
-            raise WrongOutput(f"{error}, and {len(self._read)} came\n{said}") from error
-        expect_output(self._read == [one.upper() for one in self.written], "records are lost, doubled or out of order")
+            raise AssertionError(f"{error}, and {len(self._read)} came\n{said}") from None
+        assert self._read == [one.upper() for one in self.written], "records are lost, doubled or out of order"
 
     def kill_worker(self) -> None:
         """And no other process of its machine."""

@@ -23,7 +23,6 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin.testing.waiting import wait_until
 from tests.integration.proxy.proxied import LOG, PATH, ProxiedPlace, proxied_place
-from tests.stalls import expect_output
 
 
 @pytest.fixture
@@ -61,8 +60,8 @@ def expect_each_once(namespace: LogNamespace, *letters: bytes, count: int) -> No
     seen = payloads_read(namespace, LOG)
     for letter in letters:
         found = [one for one in seen if one.startswith(letter)]
-        expect_output(found == [letter + b"%d" % n for n in range(count)], f"{found}")
-    expect_output(len(seen) == count * len(letters), f"{seen}")
+        assert found == [letter + b"%d" % n for n in range(count)], f"{found}"
+    assert len(seen) == count * len(letters), f"{seen}"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -168,7 +167,7 @@ def test_a_request_for_a_log_of_another_proxy_is_sent_there(place: ProxiedPlace)
         second.write(b"B0").result(120)
         assert beside.service.logs == []
     found = sorted(payloads_read(namespace, LOG))
-    expect_output(found == [b"A0", b"B0"], f"{found}")
+    assert found == [b"A0", b"B0"], f"{found}"
 
 
 def test_a_proxy_that_ends_hands_its_logs_over(place: ProxiedPlace) -> None:
@@ -264,5 +263,5 @@ def test_many_batches_of_one_client_stay_in_order_through_a_hand_over(place: Pro
         one.close()
         places = [future.result(120) for future in futures]
     firsts = [place.first for place in places]
-    expect_output(firsts == sorted(firsts), f"{firsts}")
+    assert firsts == sorted(firsts), f"{firsts}"
     expect_each_once(namespace, b"A", count=200)

@@ -35,7 +35,7 @@ from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.dying import Died, die
 from tests.integration.cluster import running_cluster, start
 from tests.integration.owners import owners_of
-from tests.stalls import expect_output, output_awaited
+from tests.stalls import output_awaited
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * 600)]
 
@@ -97,7 +97,7 @@ class Tables:
     def expect(self, wanted: Counter[tuple[int, str]]) -> None:
         """What is written is exactly that."""
         found = self.written()
-        expect_output(found == wanted, f"{found - wanted} too often, {wanted - found} missing")
+        assert found == wanted, f"{found - wanted} too often, {wanted - found} missing"
 
     def written(self) -> Counter[tuple[int, str]]:
         """How often each row stands in `out`."""
@@ -217,6 +217,6 @@ def test_a_dataflow_between_tables_survives_the_kill_of_its_worker(
             flow.wait(lambda: len(tables.written()) == ROWS + 10, "the rows that were added later")
         assert flow.status.guarantees == {"out": "at least once"}
     written = tables.written()
-    expect_output(set(written) == tables.wanted(ROWS + 10), f"{written}")
-    expect_output(set(written.values()) <= {1, 2}, f"{written}")
-    expect_output(written.total() - len(written) <= ROUND, f"{written}")
+    assert set(written) == tables.wanted(ROWS + 10), f"{written}"
+    assert set(written.values()) <= {1, 2}, f"{written}"
+    assert written.total() - len(written) <= ROUND, f"{written}"

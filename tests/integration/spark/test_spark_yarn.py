@@ -19,7 +19,6 @@ from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import TIMEOUT_S, running_cluster, start
 from tests.integration.yarn_cluster import LOOPBACK, executors
-from tests.stalls import expect_output
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -134,7 +133,7 @@ def test_state_is_kept_on_executors_of_yarn_and_outlives_them_and_the_worker(
             batches = list(iter(reader.read_batch, None))
     rows = [json.loads(payload) for batch in batches for payload in batch.column("payload").to_pylist()]
     counted = sorted((row["n"], row["many"]) for row in rows)
-    expect_output(counted == [(first, 10) for first in range(0, 290, 10)], f"windows of ten: {counted}")
+    assert counted == [(first, 10) for first in range(0, 290, 10)], f"windows of ten: {counted}"
     assert all(row["container"].startswith("container_") for row in rows), rows
 
 
