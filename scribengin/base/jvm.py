@@ -77,7 +77,18 @@ def start_jvm_with(classpath: Sequence[str], options: Sequence[str]) -> None:
     asked = os.environ.get(OPTIONS_VARIABLE, "").split()
     words = ["-Xrs", *options, "-Djava.net.preferIPv4Stack=true", *asked]
     _jpype().startJVM(place, *words, classpath=list(classpath), convertStrings=False)
+    _keep_java_out_of_python()
     atexit.register(_let_threads_wait)
+
+
+def _keep_java_out_of_python() -> None:
+    """JPype has a thread of Java's that calls Python: behind each collection of Java's it has Python search for
+    garbage, too, in all that there is. That was a third of what a reader of BookKeeper cost. And where Python was
+    ending just then, it aborted the process.
+
+    It also tells Python what Java lets go of, of the Python objects that Java was given: such as a function that Java
+    is to call. We give it none."""
+    java("org.jpype.ref.JPypeReferenceQueue").getInstance().stop()
 
 
 def _let_threads_wait() -> None:
@@ -187,6 +198,11 @@ def java_room(size: int) -> Any:
     """A byte[] of that many bytes, to be read into; `bytes(room)` is what stands in it."""
     jpype = _jpype()
     return jpype.JArray(jpype.JByte)(size)
+
+
+def java_outside_room(size: int) -> Any:
+    """A ByteBuffer of that many bytes outside Java's heap, to be read into; `memoryview(room)` is what stands in it."""
+    return java("java.nio.ByteBuffer").allocateDirect(size)
 
 
 @contextmanager

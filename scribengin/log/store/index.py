@@ -108,7 +108,7 @@ class SegmentIndex:
         return self._before(lambda row: row.txid, txid - 1, end)
 
     def _before(self, field: Callable[[IndexRow], int], value: int, end: int) -> IndexRow:
-        self._extend(end)
+        self._extend(end, lambda row: field(row) > value)
         at = bisect_right(self._rows, value, key=field) - 1
         while at >= 0 and self._rows[at].offset >= end:
             at -= 1
@@ -118,18 +118,22 @@ class SegmentIndex:
             return self._before(field, value, end)
         return row
 
-    def _extend(self, end: int) -> None:
+    def _extend(self, end: int, is_behind: Callable[[IndexRow], bool]) -> None:
+        """As far as an entry behind what is looked for: who begins at the front of a segment reads no more of it."""
         if self._rows and self._rows[-1].offset < end and not self._holds(self._rows[-1]):
             self._rows.clear()
         last = self._rows[-1].offset if self._rows else 0
-        if end - last <= INTERVAL_BYTES:
+        if end - last <= INTERVAL_BYTES or (self._rows and is_behind(self._rows[-1])):
             return
         for place in walk(self._view, last, end):
             if isinstance(place, DamagePlace):
                 return  # a reader that gets there will say so
+            row = IndexRow.of(place.header, place.offset)
             if place.offset - last >= INTERVAL_BYTES:
-                self._rows.append(IndexRow.of(place.header, place.offset))
+                self._rows.append(row)
                 last = place.offset
+            if is_behind(row):
+                return
 
     def _holds(self, row: IndexRow) -> bool:
         header = read_header(self._view.read(row.offset, HEADER_BYTES))

@@ -30,6 +30,28 @@ if not begun.wait(100):
     sys.exit("no thread has come back from Java")
 sys.exit(int(sys.argv[1]))
 """
+_COLLECTS = """
+import sys, threading
+from scribengin.base.jvm import java, start_jvm
+
+start_jvm()
+invoke = "java.lang.invoke."
+nothing = java(f"{invoke}MethodType").methodType(java("java.lang.Void").TYPE)
+found = java(f"{invoke}MethodHandles").publicLookup().findStatic(java("java.lang.System").class_, "gc", nothing)
+collect = java(f"{invoke}MethodHandleProxies").asInterfaceInstance(java("java.lang.Runnable").class_, found)
+again_and_again = java("java.util.concurrent.Executors").newScheduledThreadPool(1)
+again_and_again.scheduleWithFixedDelay(collect, 0, 1, java("java.util.concurrent.TimeUnit").MILLISECONDS)
+beans = java("java.lang.management.ManagementFactory").getGarbageCollectorMXBeans()
+while sum(int(bean.getCollectionCount()) for bean in beans) < 5:
+    pass
+sys.exit(7)
+"""
+_NAMES_THREADS = """
+from scribengin.base.jvm import java, start_jvm
+
+start_jvm()
+print(*(thread.getName() for thread in java("java.lang.Thread").getAllStackTraces().keySet()), sep="\\n")
+"""
 _AT_THE_END = """
 import atexit, sys
 from scribengin.base.jvm import start_jvm
@@ -86,6 +108,18 @@ def test_what_is_set_for_the_jvm_goes_before_what_we_say() -> None:
 def test_threads_that_are_in_java_do_not_change_the_exit_status(code: int) -> None:
     done = ended(_IN_JAVA, str(code))
     assert done.returncode == code, done.stderr
+
+
+def test_a_collection_of_javas_does_not_change_the_exit_status() -> None:
+    done = ended(_COLLECTS)
+    assert done.returncode == 7, done.stderr
+
+
+def test_no_thread_of_javas_has_python_search_for_garbage() -> None:
+    done = ended(_NAMES_THREADS)
+    threads = done.stdout.splitlines()
+    assert "main" in threads, done
+    assert not [name for name in threads if "Python" in name]
 
 
 def test_what_c_aborts_in_the_thread_that_ends_the_process_is_aborted() -> None:

@@ -1,56 +1,125 @@
-"""A segment on BookKeeper is read by the byte and asked for by the entry: a heap has room for what a request brings."""
+"""A segment on BookKeeper is read by the byte and asked for by the entry. A heap has room for what a request brings.
+Who reads it through has asked for what comes next, and who does not for nothing more."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, cast
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from scribengin.log.store.bookkeeper import view as views
 from scribengin.log.store.bookkeeper.client import LedgerPart, Ledgers
 from scribengin.log.store.bookkeeper.nodes import SegmentLedgers
-from scribengin.log.store.bookkeeper.view import WINDOW_BYTES, BookKeeperView
+from scribengin.log.store.bookkeeper.view import BookKeeperView
 
 MIB = 1024 * 1024
+SMALL_WINDOW_BYTES = 1000
 
 
-class LedgerOfSizes:
-    """One closed ledger whose entries have these sizes. All bytes of an entry are its number's lowest."""
+class Asked:
+    def __init__(self, ledger: Ledger, part: LedgerPart) -> None:
+        self.first = part.first
+        self._ledger, self._part = ledger, part
+        ledger.under_way += 1
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self._ends = [0, *accumulate(sizes)]
-        self.asked: list[tuple[int, int]] = []
-        """Entries and bytes of each request."""
+    def come(self) -> LedgerPart:
+        self._ledger.under_way -= 1
+        return self._part
 
-    @property
-    def closed_bytes(self) -> int:
-        return self._ends[-1]
+    def abandon(self) -> None:
+        self._ledger.under_way -= 1
+        self._ledger.in_vain += 1
 
-    def open(self, ledger: int) -> LedgerOfSizes:
+
+class Ledger:
+    """A closed ledger."""
+
+    def __init__(self, entries: list[bytes]) -> None:
+        self.entries = entries
+        self.whole = b"".join(entries)
+        self.closed_bytes = len(self.whole)
+        self._ends = [0, *accumulate(map(len, entries))]
+        self.asked: list[LedgerPart] = []
+        self.under_way = 0
+        self.in_vain = 0
+
+    def open(self, ledger: int) -> Ledger:
         return self
 
     def last(self) -> int:
-        return len(self._ends) - 2
+        return len(self.entries) - 1
+
+    def ask(self, first: int, last: int) -> Asked:
+        assert 0 <= first <= last < len(self.entries)
+        data = b"".join(self.entries[first : last + 1])
+        part = LedgerPart(first, last, self._ends[first], data, self._ends[last])
+        self.asked.append(part)
+        return Asked(self, part)
 
     def read(self, first: int, last: int) -> LedgerPart:
-        data = b"".join(bytes([k % 256]) * (self._ends[k + 1] - self._ends[k]) for k in range(first, last + 1))
-        self.asked.append((last + 1 - first, len(data)))
-        return LedgerPart(first, last, self._ends[first], data, self._ends[last])
+        return self.ask(first, last).come()
 
     def close(self) -> None:
         pass
 
-    def expected(self, start: int, end: int) -> bytes:
-        """The bytes [start, end) of it all."""
-        parts = []
-        while start < end:
-            entry = bisect_right(self._ends, start) - 1
-            until = min(self._ends[entry + 1], end)
-            parts.append(bytes([entry % 256]) * (until - start))
-            start = until
-        return b"".join(parts)
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "WINDOW_BYTES", SMALL_WINDOW_BYTES)
+
+
+def view_of(ledger: Ledger) -> BookKeeperView:
+    return BookKeeperView(cast(Ledgers, cast(Any, ledger)), SegmentLedgers(log=1, tail=2), "segment")
+
+
+def numbered(count: int, size: int) -> Ledger:
+    return Ledger([b"%0*d" % (size, number) for number in range(count)])
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_who_reads_on_has_asked_for_the_next_window_and_gets_each_entry_once() -> None:
+    ledger = numbered(200, 100)
+    view = view_of(ledger)
+    read = b""
+    while len(read) < len(ledger.whole):
+        read += bytes(view.read(len(read), 70))
+        assert ledger.under_way <= 1
+        if 2 * SMALL_WINDOW_BYTES < len(read) < len(ledger.whole) - 2 * SMALL_WINDOW_BYTES:
+            assert ledger.under_way == 1
+    assert read == ledger.whole
+    sent = [entry for part in ledger.asked for entry in range(part.first, part.last + 1)]
+    assert sent == [*range(len(ledger.entries))]
+    assert (ledger.under_way, ledger.in_vain) == (0, 0)
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_who_reads_here_and_there_has_nothing_under_way() -> None:
+    ledger = numbered(200, 100)
+    view = view_of(ledger)
+    for offset in (15_000, 300, 9_000, 19_990):
+        assert bytes(view.read(offset, 10)) == ledger.whole[offset : offset + 10]
+        assert ledger.under_way == 0
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_what_nobody_wants_any_more_is_abandon() -> None:
+    ledger = numbered(200, 100)
+    view = view_of(ledger)
+    read_on(view, 0, 3_000)
+    assert ledger.under_way == 1
+    read_on(view, 15_000, 18_000)
+    assert (ledger.under_way, ledger.in_vain) == (1, 1), "another one is"
+    view.close()
+    view.close()
+    assert (ledger.under_way, ledger.in_vain) == (0, 2)
+
+
+def read_on(view: BookKeeperView, start: int, end: int) -> None:
+    for offset in range(start, end, 100):
+        view.read(offset, 100)
 
 
 @pytest.mark.parametrize(
@@ -64,12 +133,30 @@ class LedgerOfSizes:
     ids=["a small entry, then large ones", "large ones between small ones", "small ones", "by turns"],
 )
 def test_no_request_asks_for_more_than_a_heap_has_room_for(sizes: list[int], requests_max: int) -> None:
-    ledger = LedgerOfSizes(sizes)
-    named = SegmentLedgers(log=1, tail=2)
-    view = BookKeeperView(cast(Ledgers, cast(Any, ledger)), named, "segment")
+    ledger = Ledger([bytes([number % 256]) * size for number, size in enumerate(sizes)])
+    view = view_of(ledger)
     step = 512 * 1024
     for start in range(0, ledger.closed_bytes, step):
         length = min(step, ledger.closed_bytes - start)
-        assert view.read(start, length).to_pybytes() == ledger.expected(start, start + length)
-    assert max(size for _entries, size in ledger.asked) <= 3 * WINDOW_BYTES
+        assert view.read(start, length).to_pybytes() == ledger.whole[start : start + length]
+    assert max(len(part.data) for part in ledger.asked) <= 3 * views.WINDOW_BYTES
     assert len(ledger.asked) <= requests_max, "small entries come many at a time"
+
+
+@pytest.mark.usefixtures("small_windows")
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    sizes=st.lists(st.integers(1, 700), min_size=1, max_size=60),
+    reads=st.lists(st.tuples(st.integers(0, 12_000), st.integers(0, 2_500), st.booleans()), max_size=30),
+)
+def test_any_reads_give_what_is_there(sizes: list[int], reads: list[tuple[int, int, bool]]) -> None:
+    ledger = Ledger([bytes([number % 251]) * size for number, size in enumerate(sizes)])
+    view = view_of(ledger)
+    at = 0
+    for offset, length, goes_on in reads:
+        at = at if goes_on else offset
+        found = bytes(view.read(at, length))
+        assert found == ledger.whole[at : at + length]
+        at += len(found)
+    view.close()
+    assert ledger.under_way == 0

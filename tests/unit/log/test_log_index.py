@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from scribengin.log.format.entry import encode
@@ -100,3 +101,24 @@ def test_a_directory_that_may_only_be_read_costs_time_and_nothing_else(
     Path(store.path(SEGMENT.file)).with_suffix(f".idx-{os.getpid()}").mkdir()  # so that keeping an index fails
     check_lookups(store, forge)
     assert store.load_index(SEGMENT.file) == b""
+
+
+@pytest.mark.parametrize("entry", [0, 5, ENTRIES // 2])
+def test_who_begins_near_the_front_reads_little_of_what_is_behind_it(
+    store: FileSegmentStore, forge: SegmentForge, monkeypatch: pytest.MonkeyPatch, entry: int
+) -> None:
+    reader = SegmentReader("a-log", store, SEGMENT)
+    read_up_to = 0
+    read = reader.view.read
+
+    def noted(offset: int, length: int) -> pa.Buffer:
+        nonlocal read_up_to
+        read_up_to = max(read_up_to, offset + length)
+        return read(offset, length)
+
+    monkeypatch.setattr(reader.view, "read", noted)
+    place = reader.find_entry(entry, len(forge.data))
+    assert place is not None
+    assert place.header.entry == entry
+    assert read_up_to <= place.end + 2 * INTERVAL_BYTES < len(forge.data)
+    reader.close()

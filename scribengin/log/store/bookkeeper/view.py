@@ -1,7 +1,8 @@
 """Reads one segment out of its ledgers.
 
 A segment is asked for by the byte, and a ledger by the entry. Each entry that is read says how many bytes of the ledger
-end with it. So a place is found by trying entries, halving what is left, and what comes after it needs no search.
+end with it. So a place is found by trying entries, halving what is left, and what comes after it needs no search. Who
+goes on where a read has ended is reading the segment through: what comes next is asked for before it is wanted.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import threading
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from scribengin.errors import LogClosed, LogNotFound
-from scribengin.log.store.bookkeeper.client import LedgerPart, LedgerReader, Ledgers
+from scribengin.log.store.bookkeeper.client import AskedEntries, LedgerPart, LedgerReader, Ledgers
 from scribengin.log.store.bookkeeper.long_poll import TailHints
 from scribengin.log.store.bookkeeper.nodes import SegmentLedgers
 from scribengin.log.store.bookkeeper.refusals import refusals
@@ -25,7 +27,7 @@ from scribengin.log.store.layout import SLOT_BYTES, read_tail, slot_of
 WINDOW_BYTES = 4 * 1024 * 1024
 _ENTRIES_MAX = 1000
 """So many entries of a ledger are asked for at once."""
-_BLIND_ENTRIES = 4
+_BLIND_ENTRIES = 12
 """So many of whatever size: Java's heap has room for them."""
 _LAST = struct.Struct("<q")
 
@@ -33,6 +35,16 @@ _LAST = struct.Struct("<q")
 def tail_entry(tail: Tail, last: int) -> bytes:
     """What a ledger of tails holds: a slot (layout.py), and the last entry of the other ledger that it shows."""
     return slot_of(tail) + _LAST.pack(last)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Bytes of a segment, from `start` to the end of the ledger's entry `last`."""
+
+    start: int
+    last: int
+    end: int
+    data: pa.Buffer
 
 
 class BookKeeperView(SegmentView):
@@ -55,8 +67,8 @@ class BookKeeperView(SegmentView):
         """An entry that is there."""
         self._ends: list[tuple[int, int]] = [(0, -1)]
         """Of entries that were read: where they end, and which they are."""
-        self._window: pa.Buffer | None = None
-        self._window_start = 0
+        self._window: _Window | None = None
+        self._ahead: AskedEntries | None = None
 
     def tail(self) -> Tail | None:
         log = self._open_log()
@@ -114,20 +126,22 @@ class BookKeeperView(SegmentView):
 
     def read(self, offset: int, length: int) -> pa.Buffer:
         self._open_log()
-        window, start = self._window, self._window_start
-        if window is None or not start <= offset <= offset + length <= start + window.size:
+        window = self._window
+        if window is None or not window.start <= offset <= offset + length <= window.end:
             with self._reading():
-                start, data = self._fetched(offset, offset + length)
-            window = self._window = pa.py_buffer(data)
-            self._window_start = start
-        at = min(offset - start, window.size)
-        return window.slice(at, min(length, window.size - at))
+                window = self._window = self._fetched(window, offset, offset + length)
+        if window is None:
+            return pa.py_buffer(b"")
+        at = min(offset, window.end) - window.start
+        return window.data.slice(at, min(length, window.data.size - at))
 
     def close(self) -> None:
         if self._hints is not None:
             self._hints.close()
         opened = (self._log, self._tails)
-        self._log = self._tails = self._window = None
+        if self._ahead is not None:
+            self._ahead.abandon()
+        self._log = self._tails = self._window = self._ahead = None
         for reader in opened:
             if reader is not None:
                 reader.close()
@@ -147,24 +161,44 @@ class BookKeeperView(SegmentView):
             raise LogClosed(f"segment {self._name} is closed; open a new reader")
         return self._log
 
-    def _fetched(self, start: int, end: int) -> tuple[int, bytes]:
-        """Where they begin, and bytes that hold those of [start, end) that there are. Whole entries."""
-        found = self._entry_at(start)
-        if found is None:
-            return start, b""
-        parts = [found]
-        size = len(found.data)
-        while parts[-1].end < max(end, start + WINDOW_BYTES):
-            first = parts[-1].last + 1
-            if first > self._last and (parts[-1].end >= end or not self._found_more()):
+    def _fetched(self, before: _Window | None, start: int, end: int) -> _Window | None:
+        """Bytes that hold those of [start, end) that there are, up to the end of an entry; None: there are none. With
+        what `before` has of them they are not asked for again."""
+        goes_on = before is not None and before.start <= start <= before.end
+        if before is not None and goes_on:
+            parts: list[bytes | pa.Buffer] = [before.data.slice(start - before.start)]
+            at, last = before.end, before.last
+        else:
+            found = self._entry_at(start)
+            if found is None:
+                return None
+            parts, start, at, last = [found.data], found.start, found.end, found.last
+        more = True
+        while more or at < end:
+            if last == self._last and (at >= end or not self._found_more()):
                 break
-            wanted = max(end, start + WINDOW_BYTES) - parts[-1].end
-            about = max(1, size // (parts[-1].last - found.first + 1))
-            count = min(wanted // about + 1, _ENTRIES_MAX, max(1, WINDOW_BYTES // about))
-            last = self._last_within(first, min(first + count - 1, self._last), parts[-1].end + 2 * WINDOW_BYTES)
-            parts.append(self._read(first, last))
-            size += len(parts[-1].data)
-        return found.start, b"".join(part.data for part in parts) if len(parts) > 1 else found.data
+            part = self._part_behind(last, at)
+            parts.append(part.data)
+            at, last, more = part.end, part.last, False
+        if goes_on and self._ahead is None and last < self._last:
+            self._ahead = self._ask(last + 1, at)
+        return _Window(start, last, at, pa.py_buffer(b"".join(parts) if len(parts) > 1 else parts[0]))
+
+    def _part_behind(self, last: int, end: int) -> LedgerPart:
+        """The entries behind that one, which ends there: as many as it takes for a window."""
+        asked, self._ahead = self._ahead, None
+        if asked is not None and asked.first != last + 1:
+            asked.abandon()
+            asked = None
+        return self._noted((asked or self._ask(last + 1, end)).come())
+
+    def _ask(self, first: int, start: int) -> AskedEntries:
+        """For entries from there on, which are there: a window of them, if they are as large as those before. That few
+        were small says little about many."""
+        end, entries = self._ends[-1][0], self._ends[-1][1] + 1
+        count = min(WINDOW_BYTES * entries // max(1, end) + 1, max(_BLIND_ENTRIES, 2 * entries), _ENTRIES_MAX)
+        last = self._last_within(first, min(first + count - 1, self._last), start + 2 * WINDOW_BYTES)
+        return self._open_log().ask(first, last)
 
     def _last_within(self, first: int, last: int, limit: int) -> int:
         """`last`, or one before it where the bytes from `first` on would end behind `limit`. Entries differ: of many
@@ -193,7 +227,9 @@ class BookKeeperView(SegmentView):
         return self._ends[low][0] == offset
 
     def _read(self, first: int, last: int) -> LedgerPart:
-        part = self._open_log().read(first, last)
+        return self._noted(self._open_log().read(first, last))
+
+    def _noted(self, part: LedgerPart) -> LedgerPart:
         for known in ((part.last_start, part.last - 1), (part.end, part.last)):
             if known not in self._ends:
                 insort(self._ends, known)
