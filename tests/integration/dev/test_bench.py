@@ -80,10 +80,10 @@ def test_every_log_benchmark_gives_a_row_with_its_limit_and_its_guarantee(tmp_pa
 @pytest.mark.full
 def test_a_peer_of_each_kind_is_measured_beside_ours(tmp_path: Path) -> None:
     pairs = ["append-100B/kafka", "append-100B/distributedlog", "read-1KiB/kafka", "read-1KiB/distributedlog"]
-    tails = ["tail/kafka", "tail/distributedlog"]
+    tails = ["tail/kafka", "tail/kafka-flush"]
     rows = measured(tmp_path, *pairs, *tails)
     assert set(rows) == {*pairs, *tails, "append-100B", "read-1KiB", "tail", "tail-p99"} | {
-        f"tail-p99/{peer}" for peer in ("kafka", "distributedlog")
+        f"tail-p99/{peer}" for peer in ("kafka", "kafka-flush")
     }
     for name in pairs:
         row = rows[name]
@@ -94,7 +94,7 @@ def test_a_peer_of_each_kind_is_measured_beside_ours(tmp_path: Path) -> None:
         assert 0 < row["peer"] <= late["peer"]
         assert 0 < row["ours"] <= late["ours"]
     assert rows["append-100B/kafka"]["peer_name"].startswith("Kafka 4.")
-    assert rows["tail/distributedlog"]["peer_name"].startswith("DistributedLog 4.")
+    assert rows["append-100B/distributedlog"]["peer_name"].startswith("DistributedLog 4.")
     assert rows["append-100B"]["peer"] == max(rows[pair]["peer"] for pair in pairs[:2])
 
 
@@ -142,12 +142,13 @@ def test_many_readers_are_measured_with_and_without_a_proxy_beside_kafkas_consum
 
 @pytest.mark.servers
 @pytest.mark.full
-def test_logs_on_bookies_are_measured_beside_distributedlog_on_the_same_ones(tmp_path: Path) -> None:
-    names = ["append-100B-bk", "read-100B-bk", "tail-bk"]
-    rows = measured(tmp_path, *names)
-    assert list(rows) == [*names, "tail-bk-p99"]
-    for row in rows.values():
-        assert row["peer_name"].startswith("DistributedLog 4.")
+def test_logs_on_bookies_are_measured_beside_distributedlog_on_the_same_ones_and_three_brokers(tmp_path: Path) -> None:
+    rows = measured(tmp_path, "append-100B-bk", "read-100B-bk", "tail-bk")
+    names = ["append-100B-bk", "read-100B-bk", "tail-bk", "tail-bk-p99"]
+    assert list(rows) == [row for name in names for row in (name, f"{name}/kafka-brokers")]
+    for name, row in rows.items():
+        kafka = row["peer_name"].startswith("Kafka 4.") and "3 brokers, a copy on each, acks=all" in row["peer_name"]
+        assert kafka if "/" in name else row["peer_name"].startswith("DistributedLog 4.")
         assert row["guarantee"].startswith("three bookies of this machine, three copies, all with an fsync")
         assert row["ours"] > 0 < row["peer"]
     assert rows["tail-bk"]["ratio"] == pytest.approx(rows["tail-bk"]["peer"] / rows["tail-bk"]["ours"])

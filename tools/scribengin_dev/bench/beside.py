@@ -26,7 +26,7 @@ DAFKA = "dafka"
 PEERS_OF: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(APPENDS, ("kafka", "kafka-flush", "distributedlog")),
     **dict.fromkeys(READS, ("kafka", "distributedlog")),
-    "tail": ("kafka", "kafka-flush", "distributedlog"),
+    "tail": ("kafka", "kafka-flush"),
     DAFKA: ("kafka", "kafka-flush"),
     **dict.fromkeys((*FLOW_BENCHMARKS, *LATENCIES), (PEER,)),
     **dict.fromkeys(NEXMARK, (PEER, FLINK)),

@@ -32,7 +32,7 @@ from scribengin_dev.bench.peers.peers import Peers
 from scribengin_dev.bench.remote.fan_out import FAN_OUTS, PEER_OF_READERS, fan_out
 from scribengin_dev.bench.remote.places import StorePlaces
 from scribengin_dev.bench.remote.proxies import PROXIES, through_a_proxy
-from scribengin_dev.bench.remote.stores import ON_STORES, PEER_OF_BOOKIES, on_store
+from scribengin_dev.bench.remote.stores import ON_STORES, PEERS_OF_BOOKIES, on_store
 from scribengin_dev.bench.report import conditions, print_results
 from scribengin_dev.bench.rows import SCALES, Row, Scale, missed_targets, write_json
 from scribengin_dev.harness.ending import ending_cleanly
@@ -48,7 +48,7 @@ _WITH_PEERS: dict[str, Callable[[PeerBench, str], list[Row]]] = {
 _PEERS_OF: Mapping[str, Sequence[str]] = {
     **PEERS_OF,
     **dict.fromkeys(FAN_OUTS, (PEER_OF_READERS,)),
-    **{name: (PEER_OF_BOOKIES,) for name, (_kind, store) in ON_STORES.items() if store == "bk"},
+    **{name: PEERS_OF_BOOKIES for name, (_kind, store) in ON_STORES.items() if store == "bk"},
 }
 NAMES = tuple(
     dict.fromkeys(

@@ -53,10 +53,18 @@ class KafkaBrokers:
     thread-safe.
     """
 
-    def __init__(self, folder: Path | str, *, settings: Mapping[str, object] | None = None, image: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        settings: Mapping[str, object] | None = None,
+        image: str = "",
+        heap_mb: int = _HEAP_MB,
+    ) -> None:
         self.folder = Path(folder).absolute()
         self._settings = {**_SETTINGS, **(settings or {})}
         self._image = image
+        self._heap_mb = heap_mb
         self._brokers: dict[int, KafkaServer] = {}
         self._client: AdminClient | None = None
 
@@ -91,6 +99,10 @@ class KafkaBrokers:
         self._client = None
         for broker in self._brokers.values():
             broker.kill()
+
+    def broker(self, number: int) -> KafkaServer:
+        """One of them, to be asked as if it were alone. Known once they were started."""
+        return self._brokers[number]
 
     def kill(self, number: int) -> None:
         """Kill a broker with SIGKILL. `start` starts it again."""
@@ -148,7 +160,7 @@ class KafkaBrokers:
                 folders[number],
                 settings={**self._settings, "node.id": number, "controller.quorum.voters": voters},
                 image=self._image,
-                heap_mb=_HEAP_MB,
+                heap_mb=self._heap_mb,
                 cluster_id=cluster_id,
             )
             for number in numbers

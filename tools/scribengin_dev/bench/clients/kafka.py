@@ -21,7 +21,7 @@ Values = Mapping[str, Any]
 
 def _tail_write(job: Values) -> dict[str, float]:
     settings = {
-        "acks": "1",
+        "acks": job["acks"],
         "linger.ms": "0",
         "key.serializer": f"{_SERIALIZATION}.ByteArraySerializer",
         "value.serializer": f"{_SERIALIZATION}.ByteArraySerializer",

@@ -1,8 +1,10 @@
-"""Kafka as a peer: one broker, its own producer and consumer perf tools, with its usual flush or one at every write."""
+"""Kafka as a peer: one broker, with its usual flush or one at every write, or three that hold everything three times;
+its own producer and consumer perf tools."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -10,15 +12,26 @@ from types import TracebackType
 from scribengin.errors import ServerDown
 from scribengin_dev.bench.clients.jobs import Job
 from scribengin_dev.servers.kafka import KafkaServer
+from scribengin_dev.servers.kafka_cluster import COUNT, KafkaBrokers
 
 _PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
 _CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
 _BATCH_BYTES = 128 * 1024  # by default 16 KiB, with which the tool is 4 times slower on 100 B records
+_HEAP_MB = 1024  # of each of several brokers
+_AS_THEY_COME: Mapping[str, object] = {
+    "replica.lag.time.max.ms": 30_000,
+    "replica.fetch.wait.max.ms": 500,
+    "broker.session.timeout.ms": 9_000,
+    "broker.heartbeat.interval.ms": 2_000,
+}
+"""What tests of brokers that are killed have shorter."""
 _RATE = re.compile(r"records sent, ([0-9.]+) records/sec")
 
 
 class KafkaPeer:
     """A broker that runs while the block is entered."""
+
+    _acks = "1"
 
     def __init__(self, folder: Path, *, flush_each: bool) -> None:
         settings = {"log.flush.interval.messages": 1} if flush_each else {}
@@ -56,7 +69,7 @@ class KafkaPeer:
         return float(values.split(", ")[heading.split(", ").index("fetch.nMsg.sec")])
 
     def tail_jobs(self) -> tuple[Job, Job]:
-        """Its Java producer (acks=1, linger.ms=0) and consumer. Raises ServerError."""
+        """Its Java producer (linger.ms=0) and consumer. Raises ServerError."""
         topic = self.new_topic()
         return self.job("tail-write", topic), self.job("tail-read", topic)
 
@@ -67,6 +80,7 @@ class KafkaPeer:
             "job": job,
             "bootstrap": self._server.bootstrap,
             "topic": topic,
+            "acks": self._acks,
             "jars": [str(jar) for jar in self._server.jars],
             "log4j": str(self._server.folder / "log4j2-warn.properties"),
         }
@@ -94,7 +108,7 @@ class KafkaPeer:
     def produce(self, topic: str, record_bytes: int, records: int) -> float:
         """Append records with its producer perf tool; records per second. Raises ServerError."""
         words = ["--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes)]
-        words += ["--throughput", "-1", "--command-property", "acks=1", f"batch.size={_BATCH_BYTES}"]
+        words += ["--throughput", "-1", "--command-property", f"acks={self._acks}", f"batch.size={_BATCH_BYTES}"]
         said = self._server.run(_PRODUCER, words)
         rates = _RATE.findall(said)
         if not rates:
@@ -103,3 +117,27 @@ class KafkaPeer:
 
     def _version(self) -> str:
         return next(jar.stem.removeprefix("kafka_2.13-") for jar in self._server.jars if "kafka_2.13-" in jar.name)
+
+
+class KafkaBrokersPeer(KafkaPeer):
+    """Three brokers that run while the block is entered, and acknowledge what all of them have."""
+
+    _acks = "all"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, flush_each=False)
+        self._brokers = KafkaBrokers(folder, settings=_AS_THEY_COME, heap_mb=_HEAP_MB)
+
+    @property
+    def title(self) -> str:
+        return f"Kafka {self._version()}, {COUNT} brokers, a copy on each, acks=all, with its default flush: no fsync"
+
+    def __enter__(self) -> KafkaBrokersPeer:
+        self._brokers.start()
+        self._server = self._brokers.broker(1)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._brokers.stop()

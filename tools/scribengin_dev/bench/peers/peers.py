@@ -12,7 +12,7 @@ from typing import Protocol
 from scribengin.errors import ServerError
 from scribengin_dev.bench.clients.jobs import Job
 from scribengin_dev.bench.peers.distributedlog import DistributedLogPeer
-from scribengin_dev.bench.peers.kafka import KafkaPeer
+from scribengin_dev.bench.peers.kafka import KafkaBrokersPeer, KafkaPeer
 
 
 class Peer(Protocol):
@@ -73,6 +73,7 @@ class Peers:
 PEERS: Mapping[str, Callable[[Path, str], AbstractContextManager[Peer]]] = {
     "kafka": lambda folder, _zookeeper: KafkaPeer(folder, flush_each=False),
     "kafka-flush": lambda folder, _zookeeper: KafkaPeer(folder, flush_each=True),
+    "kafka-brokers": lambda folder, _zookeeper: KafkaBrokersPeer(folder),
     "distributedlog": DistributedLogPeer,
 }
 """Name -> how it is made, of a directory and ZooKeeper's hosts."""

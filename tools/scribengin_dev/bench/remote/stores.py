@@ -18,25 +18,43 @@ _RECORD_BYTES = {"100B": 100, "1KiB": 1024}
 _KINDS = ("append-100B", "append-1KiB", "read-100B", "tail")
 ON_STORES: Mapping[str, tuple[str, str]] = {f"{kind}-{store}": (kind, store) for store in STORES for kind in _KINDS}
 """Benchmark -> what it does, and where."""
-PEER_OF_BOOKIES = "distributedlog"
+PEERS_OF_BOOKIES = ("distributedlog", "kafka-brokers")
+"""The first one is on the same bookies."""
 _NUMBERS = count()
 _HDFS = "HDFS's own client"
+_HDFS_DOES = {
+    "append": f"{_HDFS}: the same bytes in the same writes, each with its hsync",
+    "read": f"{_HDFS}: the same files, and their CRC-32C",
+    "tail": f"{_HDFS}: one record written and its hsync, at the same rate, and no reader",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """One benchmark on one store. `peer` is DistributedLog; None: it is not wanted, or the store is HDFS."""
+    """One benchmark on one store, and the peers that are wanted and run: none on HDFS."""
 
     bench: PeerBench
     name: str
     place: StorePlace
-    peer: Peer | None
+    peers: Mapping[str, Peer]
 
     def new_log(self) -> str:
         return f"bench/{next(_NUMBERS)}"
 
-    def row(self, unit: str, ours: float, peer: float | None, peer_name: str, guarantee: str, end: str = "") -> Row:
-        return Row(f"{self.name}{end}", unit, ours, peer, peer_name, f"{self.place.guarantee}; {guarantee}")
+    def rows(self, unit: str, found: Mapping[str, float], key: str, guarantee: str, end: str = "") -> list[Row]:
+        """Ours beside HDFS, or beside what shares its bookies; then beside each other peer."""
+        name, ours, promised = f"{self.name}{end}", found[f"ours {key}"], f"{self.place.guarantee}; {guarantee}"
+        if self.place.hdfs is not None:
+            does = _HDFS_DOES[self.name.partition("-")[0]]
+            return [Row(name, unit, ours, found[f"{_HDFS} {key}"], does, promised)]
+        first, *others = PEERS_OF_BOOKIES
+        beside = {name: first, **{f"{name}/{other}": other for other in others if other in self.peers}}
+        return [
+            Row(row, unit, ours, found.get(f"{peer} {key}"), self.title(peer), promised) for row, peer in beside.items()
+        ]
+
+    def title(self, peer: str) -> str:
+        return self.peers[peer].title if peer in self.peers else "none was asked for"
 
     def runs(self, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
         """Medians of several runs, each with the disk at rest before it."""
@@ -46,9 +64,6 @@ class _Sides:
             found.append(measure())
         return medians(found)
 
-    def peer_title(self) -> str:
-        return "none was asked for" if self.peer is None else self.peer.title
-
 
 def on_store(bench: PeerBench, places: StorePlaces, name: str) -> list[Row]:
     """The rows of a benchmark on a store; one that says why, where there is no such store. Raises ServerError."""
@@ -57,54 +72,52 @@ def on_store(bench: PeerBench, places: StorePlaces, name: str) -> list[Row]:
     if place is None:
         why = places.missing[store]
         return [Row(name, "-", 0.0, None, f"not measured, as there is no such store here: {why}", "none")]
-    peer = bench.peers.get(PEER_OF_BOOKIES) if store == "bk" and PEER_OF_BOOKIES in bench.wanted else None
-    sides = _Sides(bench, name, place, peer)
+    wanted = [peer for peer in PEERS_OF_BOOKIES if store == "bk" and peer in bench.wanted]
+    running = {peer: found for peer in wanted if (found := bench.peers.get(peer)) is not None}
+    sides = _Sides(bench, name, place, running)
     what, _, record = kind.partition("-")
     if what == "tail":
         return _tail(sides)
-    return [_append(sides, _RECORD_BYTES[record]) if what == "append" else _read(sides, _RECORD_BYTES[record])]
+    return _append(sides, _RECORD_BYTES[record]) if what == "append" else _read(sides, _RECORD_BYTES[record])
 
 
-def _append(sides: _Sides, record_bytes: int) -> Row:
+def _append(sides: _Sides, record_bytes: int) -> list[Row]:
     records = sides.bench.log.scale.peer_bytes // record_bytes
     how = {"record_bytes": record_bytes, "records": records}
 
     def measure() -> dict[str, float]:
         log = sides.new_log()
-        found = {"ours": run_job(sides.place.job("append", log, **how))["records_per_s"]}
+        found = {"ours rate": run_job(sides.place.job("append", log, **how))["records_per_s"]}
         if sides.place.hdfs is not None:
-            found["peer"] = records / run_job(sides.place.of_hdfs("append"))["seconds"]
-        elif sides.peer is not None:
+            found[f"{_HDFS} rate"] = records / run_job(sides.place.of_hdfs("append"))["seconds"]
+        for name, peer in sides.peers.items():
             settle_disk()
-            found["peer"] = sides.peer.append_rate(record_bytes, records)
+            found[f"{name} rate"] = peer.append_rate(record_bytes, records)
         run_job(sides.place.job("delete", log))
         return found
 
-    found = sides.runs(measure)
-    title = f"{_HDFS}: the same bytes in the same writes, each with its hsync" if sides.place.hdfs else None
     guarantee = "two checksums an entry; one writer, batches of 1 MiB"
-    return sides.row("records/s", found["ours"], found.get("peer"), title or sides.peer_title(), guarantee)
+    return sides.rows("records/s", sides.runs(measure), "rate", guarantee)
 
 
-def _read(sides: _Sides, record_bytes: int) -> Row:
+def _read(sides: _Sides, record_bytes: int) -> list[Row]:
     records = sides.bench.log.scale.peer_bytes // record_bytes
     log = sides.new_log()
     run_job(sides.place.job("append", log, record_bytes=record_bytes, records=records))
-    theirs = None if sides.peer is None else sides.peer.fill(record_bytes, records)
+    theirs = {name: peer.fill(record_bytes, records) for name, peer in sides.peers.items()}
 
     def measure() -> dict[str, float]:
-        found = {"ours": run_job(sides.place.job("read", log, records=records))["records_per_s"]}
+        found = {"ours rate": run_job(sides.place.job("read", log, records=records))["records_per_s"]}
         if sides.place.hdfs is not None:
-            found["peer"] = records / run_job(sides.place.of_hdfs("read"))["seconds"]
-        elif sides.peer is not None and theirs is not None:
-            found["peer"] = sides.peer.read_rate(theirs, records)
+            found[f"{_HDFS} rate"] = records / run_job(sides.place.of_hdfs("read"))["seconds"]
+        for name, peer in sides.peers.items():
+            found[f"{name} rate"] = peer.read_rate(theirs[name], records)
         return found
 
     found = sides.runs(measure)
     run_job(sides.place.job("delete", log))
-    title = f"{_HDFS}: the same files, and their CRC-32C" if sides.place.hdfs else None
     guarantee = "every record in order, as Arrow; both checksums of each entry hold; the second time that it is read"
-    return sides.row("records/s", found["ours"], found.get("peer"), title or sides.peer_title(), guarantee)
+    return sides.rows("records/s", found, "rate", guarantee)
 
 
 def _tail(sides: _Sides) -> list[Row]:
@@ -122,21 +135,19 @@ def _tail(sides: _Sides) -> list[Row]:
         reader = sides.place.job("tail-read", log, before=1, **how)
         found = _named("ours", run_pair(reader, sides.place.job("tail-write", log, **how)))
         run_job(sides.place.job("delete", log))
-        settle_disk()
         if sides.place.hdfs is not None:
-            found |= _named("peer", run_job(sides.place.of_hdfs("sync", **how)))
-        elif sides.peer is not None:
-            writes, reads = sides.peer.tail_jobs()
-            found |= _named("peer", run_pair({**reads, **how}, {**writes, **how}))
+            settle_disk()
+            found |= _named(_HDFS, run_job(sides.place.of_hdfs("sync", **how)))
+        for name, peer in sides.peers.items():
+            settle_disk()
+            writes, reads = peer.tail_jobs()
+            found |= _named(name, run_pair({**reads, **how}, {**writes, **how}))
         return found
 
     found = sides.runs(measure)
-    title = f"{_HDFS}: one record written and its hsync, at the same rate, and no reader" if sides.place.hdfs else None
     guarantee = f"{TAIL_PER_S}/s of 1 KiB; nothing is shown to a reader before it is durable; two processes"
-    return [
-        sides.row("ms", found[f"ours {key}"], found.get(f"peer {key}"), title or sides.peer_title(), guarantee, end)
-        for end, key in (("", "p50_ms"), ("-p99", "p99_ms"))
-    ]
+    ends = {"": "p50_ms", "-p99": "p99_ms"}
+    return [row for end, key in ends.items() for row in sides.rows("ms", found, key, guarantee, end)]
 
 
 def _named(side: str, found: Mapping[str, float]) -> dict[str, float]:
