@@ -132,10 +132,12 @@ class HeldLock:
         self._owner = owner
         self._ended = ended
         self._guard = threading.Lock()
-        """Of the three below."""
+        """Of the four below."""
         self._changed = False
         self._running = False
-        self._relinquished = threading.Event()
+        self._relinquished = False
+        self._retrying: threading.Event | None = None
+        """Ends the wait of the thread that runs. There is none before: a process may have ten thousand locks."""
         self._looking = threading.Lock()
         """Held during each look: none is under way once `relinquish` has returned."""
         self._gives_back_later = False
@@ -150,7 +152,7 @@ class HeldLock:
 
     def relinquish(self) -> None:
         """From here on the lock is not taken again, whatever becomes of it. Idempotent."""
-        self._relinquished.set()
+        self._let_nobody_look()
         with self._looking:
             self._metadata.registry.unwatch(self._on_change)
 
@@ -171,38 +173,48 @@ class HeldLock:
     def _on_change(self, _event: object) -> None:
         with self._guard:
             self._changed = True
-            if self._running or self._relinquished.is_set():
+            if self._running or self._relinquished:
                 return
             self._running = True
+            self._retrying = self._retrying or threading.Event()
         background(f"log-lock {self._metadata.log}", self._run).start()
 
     def _run(self) -> None:
+        assert self._retrying is not None, "made with the thread"
         while self._pending():
             try:
                 self._look()
             except (RegistryUnreachable, OutcomeUnknown, SessionLost, InconsistentLog):
                 self._changed = True  # nobody knows yet: look again when it answers
-                self._relinquished.wait(_RETRY_S)
+                self._retrying.wait(_RETRY_S)
             except LogNotFound as error:
                 self._end(Fenced(f"log '{self._metadata.log}' was deleted under its writer: {error}"))
             except ScribenginError as error:
                 self._end(error)
 
     def _end(self, error: ScribenginError) -> None:
-        if not self._relinquished.is_set():
-            self._relinquished.set()
+        if self._let_nobody_look():
             self._metadata.registry.unwatch(self._on_change)
             self._ended(error)
 
+    def _let_nobody_look(self) -> bool:
+        """From here on. False: so it was."""
+        with self._guard:
+            before = self._relinquished
+            self._relinquished = True
+            if self._retrying is not None:
+                self._retrying.set()
+            return not before
+
     def _pending(self) -> bool:
         with self._guard:
-            self._running = self._changed and not self._relinquished.is_set()
+            self._running = self._changed and not self._relinquished
             self._changed = False
             return self._running
 
     def _look(self) -> None:
         with self._looking:
-            while not self._relinquished.is_set():  # a request that was lost leaves the head as it is, too: look
+            while not self._relinquished:  # a request that was lost leaves the head as it is, too: look
                 held = self._metadata.registry.find(self._metadata.lock_path, self._on_change)
                 if held is not None and self._is_ours(held):
                     return
