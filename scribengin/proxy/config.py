@@ -81,6 +81,14 @@ class RateConfig(Config):
     bytes_s_soft: int | None = Field(default=None, ge=1)
     bytes_s_hard: int | None = Field(default=None, ge=1)
 
+    @model_validator(mode="after")
+    def _warns_before_it_refuses(self) -> Self:
+        for what in ("records_s", "bytes_s"):
+            soft, hard = getattr(self, f"{what}_soft"), getattr(self, f"{what}_hard")
+            if soft is not None and hard is not None and soft > hard:
+                raise ValueError(f"{what}_soft {soft} is above {what}_hard {hard}, so it would warn of nothing")
+        return self
+
 
 class ProxyConfig(Config):
     """How a proxy runs."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from scribengin.base.names import log_command
 from scribengin.base.text.counting import many
-from scribengin.errors import LogNotFound, StoreUnreachable
+from scribengin.errors import LogNotFound, LogWriteFailed, StoreUnreachable
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, read_header
 from scribengin.log.format.records import TXID_NONE
@@ -158,14 +158,14 @@ class LogInspection:
         return [name for name in there if name not in named]
 
     def _in_cold(self) -> list[SegmentName]:
-        """What cold storage has of the log; nothing where it does not answer, which a look at its segments tells."""
-        with suppress(StoreUnreachable):
+        """What cold storage has of the log; nothing where it does not answer or refuses, which is told of elsewhere."""
+        with suppress(LogWriteFailed):
             return cold_files(self.metadata_check.head, self.metadata_check.log.config)
         return []
 
     def copies_alone(self) -> list[SegmentName]:
         """Copies that alone hold a segment, in cold storage or compressed, which the registry does not know: it went
-        back. Raises StoreUnreachable."""
+        back. Raises StoreUnreachable, LogWriteFailed (cold storage refuses)."""
         found = copies_alone(self._store, self._state(), self.metadata_check.log.config)
         return [names[0] for listed, names in found if listed is None or not self._moved_since(listed)]
 
@@ -203,14 +203,19 @@ class LogInspection:
                     f"back, as to an older backup; {self._recovery} takes them back",
                     name.segment,
                 )
-        with suppress(StoreUnreachable):  # which a look at its segments tells
-            for name in self.copies_alone():
-                where = "in cold storage alone" if name.place else "there as its compressed copy alone"
-                yield Finding(
-                    f"the segment is {where} ({self._store.location(name)}), which the registry does not know: it went "
-                    f"back, as to an older backup; {self._recovery} takes it from there",
-                    name.segment,
-                )
+        try:
+            alone = self.copies_alone()
+        except LogWriteFailed as error:
+            alone = []
+            if not isinstance(error, StoreUnreachable):  # of which a look at its segments tells
+                yield Finding(str(error))
+        for name in alone:
+            where = "in cold storage alone" if name.place else "there as its compressed copy alone"
+            yield Finding(
+                f"the segment is {where} ({self._store.location(name)}), which the registry does not know: it went "
+                f"back, as to an older backup; {self._recovery} takes it from there",
+                name.segment,
+            )
         yield from self._readers_out_of_place()
 
     @property
@@ -264,7 +269,7 @@ class LogInspection:
         path = str(self._store.location(segment.file))
         try:
             view = self._opened(segment.file)
-        except StoreUnreachable as error:
+        except LogWriteFailed as error:
             return SegmentReport(segment, path, None, _said_end(segment), findings=(_unread(segment, error),))
         if view is None:
             now = self._metadata.completed_segment(segment.segment)
@@ -299,7 +304,7 @@ class LogInspection:
         for what, name, size in _beside(segment):
             try:
                 view = self._opened(name)
-            except StoreUnreachable as error:
+            except LogWriteFailed as error:
                 yield _unread(segment, error)
                 continue
             if view is None:
@@ -352,7 +357,7 @@ def _missing(segment: SegmentDescriptor, path: str, what: str = "its file") -> F
     return Finding(f"{what} {path} is missing", segment.segment)
 
 
-def _unread(segment: SegmentDescriptor, error: StoreUnreachable) -> Finding:
+def _unread(segment: SegmentDescriptor, error: LogWriteFailed) -> Finding:
     return Finding(f"it cannot be read just now: {error}", segment.segment)
 
 

@@ -19,6 +19,7 @@ not there, in a place that is, is ColdSegmentMissing, a LogNotFound that says wh
 
 from __future__ import annotations
 
+import os.path
 import posixpath
 import shlex
 import threading
@@ -62,6 +63,8 @@ def check_cold_url(url: str) -> None:
         durable_file_system(url)
     except ConfigInvalid as error:
         raise ConfigInvalid(f"cold_url: {error}") from None
+    if os.path.isfile(url):
+        raise ConfigInvalid(f"cold_url '{url}' is a file: name a directory")
 
 
 def cold_place(url: str, directory: str) -> str:

@@ -164,6 +164,36 @@ def test_a_log_that_is_written_too_fast_is_refused_and_nothing_is_written(place:
     assert said.said["requests_refused"] == 1
 
 
+def test_what_all_logs_of_a_proxy_take_together_is_limited_too(place: ProxiedPlace) -> None:
+    namespace = place.bound(LOG, "other")
+    server = place.start(service_rates={"bytes_s_hard": 1})
+    client = place.client()
+    with client.open_writer(LOG) as writer, client.open_writer("other") as other:
+        writer.write(bytes(100_000)).result(120)
+        with pytest.raises(OverCapacity, match="log 'other' is written too fast: this proxy: 1 bytes a second"):
+            other.write(b"2").result(120)
+    assert (payloads_read(namespace, LOG), payloads_read(namespace, "other")) == ([bytes(100_000)], [])
+    said = server.service.ask(AskRequest("info"))
+    assert isinstance(said, AskDone)
+    assert said.said["requests_refused"] == 1
+
+
+@pytest.mark.parametrize(("of", "told"), [("log_rates", f"log '{LOG}'"), ("service_rates", "this proxy")])
+def test_what_is_above_a_soft_limit_is_taken_warned_of_and_counted(
+    place: ProxiedPlace, caplog: pytest.LogCaptureFixture, of: str, told: str
+) -> None:
+    namespace = place.bound(LOG)
+    server = place.start(**{of: {"bytes_s_soft": 1}})
+    with place.client().open_writer(LOG) as writer:
+        writer.write(bytes(100_000)).result(120)
+        writer.write(b"2").result(120)
+    assert payloads_read(namespace, LOG) == [bytes(100_000), b"2"]
+    assert f"more is written than the soft limit: {told}: 1 bytes a second" in caplog.messages
+    said = server.service.ask(AskRequest("info"))
+    assert isinstance(said, AskDone)
+    assert said.said["requests_over_soft"] == 1
+
+
 def test_who_finds_full_proxies_gets_to_one_with_room_or_is_told_to_start_one(place: ProxiedPlace) -> None:
     roomy, *full = sorted((free_port() for _ in range(3)), reverse=True)
     logs = [f"log-{n}" for n in range(10)]

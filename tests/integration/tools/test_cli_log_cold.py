@@ -64,3 +64,22 @@ def test_logs_are_listed_beside_one_whose_cold_storage_is_away(
     (tmp_path / "cold").rename(tmp_path / "unmounted")
     done = line("log", "list")
     assert (done.code, "b " in done.out, "a is left out: " in done.err) == (1, True, True)
+
+
+def test_a_log_is_inspected_whose_cold_storage_refuses(line: CommandLine, logs: LogNamespace, tmp_path: Path) -> None:
+    (file := tmp_path / "no-directory").mkdir()
+    line.ok("log", "configure", "a", "--set", f"cold_url={file}")
+    file.rmdir()
+    file.write_text("a file stands where the directory was")
+    shown = line.ok("log", "inspect", "a").out
+    assert [row.split()[-2] for row in shown.splitlines() if row.strip()[:1].isdigit()] == ["hot", "hot", "hot"]
+    assert "nothing is wrong" not in shown
+    assert f"the cold storage {file}" in shown
+    assert line("log", "verify", "a").code == 1
+
+
+def test_a_file_is_no_cold_storage(line: CommandLine, logs: LogNamespace, tmp_path: Path) -> None:
+    (file := tmp_path / "file").write_text("no directory")
+    done = line("log", "configure", "a", "--set", f"cold_url={file}")
+    assert (done.code, done.out) == (2, "")
+    assert f"cold_url '{file}' is a file: name a directory" in done.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from scribengin.proxy.config import RateConfig
 from scribengin.proxy.state.rates import Admitted, RateCounts, RateMeter, TooMuch, admit, give_back
@@ -39,6 +40,15 @@ def test_what_one_meter_refuses_counts_for_no_other() -> None:
     service.add((10, 0), 0.0)
     assert admit((log, service), 10, 1, 0.0) == TooMuch("service: 10 records a second")
     assert log.full(0.0) is None
+
+
+@pytest.mark.parametrize("what", ["records", "bytes"])
+def test_a_soft_rate_above_the_hard_one_would_warn_of_nothing_and_is_refused(what: str) -> None:
+    with pytest.raises(
+        ValidationError, match=f"{what}_s_soft 10 is above {what}_s_hard 9, so it would warn of nothing"
+    ):
+        RateConfig.model_validate({f"{what}_s_soft": 10, f"{what}_s_hard": 9})
+    assert RateConfig.model_validate({f"{what}_s_soft": 9, f"{what}_s_hard": 10})
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 30)), max_size=60))
