@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from scribengin.base.model import node_name
+from scribengin.base.names import PROXIED_SCHEME
 from scribengin.errors import ConfigInvalid, InvalidLogName, LogError, LogNotFound
 from scribengin.log.store.opening import store_kind
 
@@ -43,9 +44,19 @@ class NamespaceUri:
         try:
             if store is not None:
                 store_kind(store)
-        except ValueError:
-            raise ConfigInvalid(f"'{uri}': the store '{store}' is not supported; use distributedlog-file://") from None
+        except ValueError as error:
+            raise ConfigInvalid(_no_store(uri, str(error))) from None
         return cls(hosts, _node_path(path, uri), store)
+
+
+def _no_store(uri: str, why: str) -> str:
+    if uri.startswith(PROXIED_SCHEME):
+        itself = uri.replace(PROXIED_SCHEME, "distributedlog://", 1)
+        return (
+            f"'{uri}' names the proxies of the namespace {itself}: name that one here; to read and write through its "
+            "proxies, open it with scribengin.proxy.ProxiedNamespace"
+        )
+    return f"'{uri}': {why}; distributedlog:// leaves that to the namespace"
 
 
 def check_log_name(name: str) -> str:

@@ -39,3 +39,17 @@ def test_the_namespace_that_is_like_it_is_named(bound: MemoryRegistry, name: str
 def test_a_path_without_its_slash_is_told_with_it(bound: MemoryRegistry, name: str) -> None:
     with pytest.raises(ConfigInvalid, match=r"'logs/?' is no namespace: did you mean '/logs'\? Expected a node of"):
         LogNamespace.open(name, registry=bound)
+
+
+def test_a_uri_of_proxies_says_what_to_name() -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        LogNamespace.open("distributedlog-proxy://host:1/logs")
+    assert str(refused.value) == (
+        "'distributedlog-proxy://host:1/logs' names the proxies of the namespace distributedlog://host:1/logs: name that "
+        "one here; to read and write through its proxies, open it with scribengin.proxy.ProxiedNamespace"
+    )
+
+
+def test_a_uri_of_no_store_says_which_there_are() -> None:
+    with pytest.raises(ConfigInvalid, match="there is no store 'zz' here, but file, hdfs, bk"):
+        LogNamespace.open("distributedlog-zz://host:1/logs")

@@ -87,7 +87,7 @@ def proxy(
         port=port,
         advertised_host=advertise,
         tls=tls or None,
-        access=None if access is None else said_in(access, "of who may ask, as in callers: [...]"),
+        access=None if access is None else said_in(access, "of who may ask, as in callers: {NAME: {...}}"),
         insecure=insecure or None,
     )
     source = " and ".join(str(file) for file in (config, access) if file is not None) or "scribengin proxy"
