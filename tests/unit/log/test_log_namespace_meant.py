@@ -45,8 +45,8 @@ def test_a_uri_of_proxies_says_what_to_name() -> None:
     with pytest.raises(ConfigInvalid) as refused:
         LogNamespace.open("distributedlog-proxy://host:1/logs")
     assert str(refused.value) == (
-        "'distributedlog-proxy://host:1/logs' names the proxies of the namespace distributedlog://host:1/logs: name that "
-        "one here; to read and write through its proxies, open it with scribengin.proxy.ProxiedNamespace"
+        "'distributedlog-proxy://host:1/logs' names the proxies of the namespace distributedlog://host:1/logs: name "
+        "that one here; to read and write through its proxies, open it with scribengin.proxy.ProxiedNamespace"
     )
 
 
