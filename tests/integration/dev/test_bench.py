@@ -24,7 +24,7 @@ LOG_BENCHMARKS = [
     "tail",
 ]
 WITH_LIMIT = {"append-1KiB", "log-segments-10000", "read-100B", "read-1KiB", "tail", "tail-p99"}
-COSTS = ["", "-memory", "-threads"]
+COSTS = ["", "-threads", "-memory"]
 
 
 def run_bench(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

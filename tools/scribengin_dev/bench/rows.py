@@ -115,7 +115,7 @@ TARGETS = {
     "append-100B": 5.0, "append-1KiB": 0.8, "read-100B": 0.7, "read-1KiB": 0.7, "tail": 0.5, "memory": 1.0,
     **dict.fromkeys(("append-100B-bk", "append-1KiB-bk", "read-100B-bk", "tail-bk", "tail-bk-p99"), 1.0),
     **dict.fromkeys(("append-100B-hdfs", "append-1KiB-hdfs", "read-100B-hdfs", "tail-hdfs"), 0.8),
-    "proxy-single-100-core": 1.0, "proxy-single-100-p50-one-log": 1.0,
+    "logs-10000": 1.0, "logs-10000-memory": 1.0, "proxy-single-100-core": 1.0, "proxy-single-100-p50-one-log": 1.0,
     **{f"fan-out-{readers}{way}": 1.0 for readers in (1, 10, 50) for way in ("", "-proxy")},
     "log-sql-log": 5.0, "kafka-sql-kafka": 1.2, "scaling": 1.0,
     "latency-100": 3.0, "latency-1000": 3.0, "latency-window-100": 3.0, "latency-window-1000": 3.0, "plan-10000": 1.0,
