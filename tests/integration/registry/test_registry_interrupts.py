@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ class InterruptedSocket:
         sent = int(self._real.send(data))
         if not self.sent:
             self.sent = True
-            os.kill(os.getpid(), self._number)
+            signal.raise_signal(self._number)
         return sent
 
     def __getattr__(self, name: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
 import pytest
@@ -23,15 +22,15 @@ def test_an_error_is_a_line_and_its_exit_code(capsys: pytest.CaptureFixture[str]
 
 def interrupted(number: int, cleaned_up: list[str]) -> None:
     try:
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
     finally:
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
         cleaned_up.append("all of it")
 
 
 def interrupted_in_a_request() -> None:
     try:
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
     except KeyboardInterrupt:
         raise RegistryError("this registry client is closed", path="/logs") from None
 
