@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scribengin.log.store.bookkeeper import view as views
 from scribengin.log.store.bookkeeper.client import LedgerPart, Ledgers
 from scribengin.log.store.bookkeeper.nodes import SegmentLedgers
-from scribengin.log.store.bookkeeper.view import BookKeeperView
+from scribengin.log.store.bookkeeper.view import BookKeeperView, tail_entry
+from scribengin.log.store.contract import Tail
 
 MIB = 1024 * 1024
 SMALL_WINDOW_BYTES = 1000
@@ -45,6 +46,8 @@ class Ledger:
         self.asked: list[LedgerPart] = []
         self.under_way = 0
         self.in_vain = 0
+        self.shown: LedgerPart | None = None
+        """The only tail, which it stands for as well."""
 
     def open(self, ledger: int) -> Ledger:
         return self
@@ -60,7 +63,13 @@ class Ledger:
         return Asked(self, part)
 
     def read(self, first: int, last: int) -> LedgerPart:
-        return self.ask(first, last).come()
+        return self.shown or self.ask(first, last).come()
+
+    def has(self, entry: int) -> None:
+        self.shown = None
+
+    def last_by_trying(self) -> int:
+        return 0
 
     def close(self) -> None:
         pass
@@ -160,3 +169,13 @@ def test_any_reads_give_what_is_there(sizes: list[int], reads: list[tuple[int, i
         at += len(found)
     view.close()
     assert ledger.under_way == 0
+
+
+def test_a_tail_that_shows_less_than_was_read_asks_for_nothing_that_is_not_there() -> None:
+    ledger = Ledger([b"one", b"two", b"three"])
+    view = view_of(ledger)
+    assert bytes(view.read(0, 20)) == ledger.whole
+    ledger.shown = LedgerPart(0, 0, 0, tail_entry(Tail(end=3, entries=1, last_txid=1, sequence=1), 0), 0)
+    assert view.tail() is not None
+    for offset in range(len(ledger.whole) + 2):
+        assert bytes(view.read(offset, 20)) == ledger.whole[offset:]

@@ -175,7 +175,7 @@ class BookKeeperView(SegmentView):
             parts, start, at, last = [found.data], found.start, found.end, found.last
         more = True
         while more or at < end:
-            if last == self._last and (at >= end or not self._found_more()):
+            if last >= self._last and (at >= end or not self._found_behind(last)):
                 break
             part = self._part_behind(last, at)
             parts.append(part.data)
@@ -214,7 +214,7 @@ class BookKeeperView(SegmentView):
             before = self._ends[low][1]
             after = self._ends[low + 1][1] if low + 1 < len(self._ends) else None
             if after is None:
-                if before >= self._last and not self._found_more():
+                if before >= self._last and not self._found_behind(before):
                     return None
                 after = self._last
             tried = before + 1 if after - before <= 1 or self._follows(low, offset) else (before + after + 1) // 2
@@ -235,8 +235,7 @@ class BookKeeperView(SegmentView):
                 insort(self._ends, known)
         return part
 
-    def _found_more(self) -> bool:
-        last = self._open_log().last()
-        more = last > self._last
-        self._last = max(self._last, last)
-        return more
+    def _found_behind(self, entry: int) -> bool:
+        """Whether there is one behind it. A tail may show fewer than are known to be there."""
+        self._last = max(self._last, self._open_log().last())
+        return self._last > entry
