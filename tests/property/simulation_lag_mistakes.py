@@ -87,5 +87,5 @@ def settle_a_lock_without_syncing(patch: pytest.MonkeyPatch) -> None:
 
 LAG_MISTAKES: dict[Mistake, LagAim] = {
     stand_without_syncing: LagAim(16, "registry.create"),
-    settle_a_lock_without_syncing: AimAtALock(1, "log.lock:before"),
+    settle_a_lock_without_syncing: AimAtALock(8, "log.lock:before"),
 }

@@ -248,10 +248,10 @@ LOG_MISTAKES: dict[Mistake, Aim] = {
 }
 
 RARE_LOG_MISTAKES: dict[Mistake, Aim] = {
-    never_fence_the_segment: Aim(41, ("stall", "log.segment_write:before")),
+    never_fence_the_segment: Aim(16, ("stall", "log.segment_write:before")),
     change_without_the_epoch: Aim(43, ("stall", "log.segment_roll:before"), ("stall", "log.metadata:before")),
     look_before_the_fence: Aim(
-        51,
+        4,
         ("zombie", "log.segment_write:before"),
         ("zombie", "log.tail_write:after"),
         ("stall", "log.fence:before"),
@@ -264,7 +264,7 @@ RARE_LOG_MISTAKES: dict[Mistake, Aim] = {
         ("kill", "log.control_write:before"),
     ),
     guess_that_the_lock_was_taken: Aim(
-        138, *(("lose request", "log.lock:before"),) * 4, *(("kill", "log.segment_write:after"),) * 3
+        77, *(("lose request", "log.lock:before"),) * 4, *(("kill", "log.segment_write:after"),) * 3
     ),
 }
 """What one schedule in a hundred catches, though it is aimed at it."""

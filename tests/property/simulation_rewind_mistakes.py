@@ -308,12 +308,12 @@ REWIND_MISTAKES: dict[Mistake, RewindAim] = {
     rewind_to_a_beginning_that_is_gone: RewindAim(
         4, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs", to="earliest"
     ),
-    rewind_to_what_is_still_to_come: RewindAim(5, storage="logs", to="anywhere"),
+    rewind_to_what_is_still_to_come: RewindAim(1, storage="logs", to="anywhere"),
     rewind_the_first_stream: RewindAim(0),
-    hold_back_for_no_rewind: RewindAim(6, storage="logs"),
+    hold_back_for_no_rewind: RewindAim(4, storage="logs"),
     rewind_behind_what_is_there: RewindAim(0, storage="logs", to="latest", flow=1),
     rewind_to_an_end_that_readers_have_passed: AimAtAnEnd(3),
-    remove_files_of_a_purge_that_failed: AimAtAPurge(43),
+    remove_files_of_a_purge_that_failed: AimAtAPurge(20),
     ask_how_much_is_left_and_not_from_where: AimAtRetention(0),
     move_back_whoever_came: AimAtRetention(0),
 }
