@@ -159,8 +159,17 @@ def _end_all_fixtures(item: pytest.Item) -> None:
     pytest.CallInfo.from_call(lambda: end(None), when="teardown", reraise=(pytest.exit.Exception, KeyboardInterrupt))
 
 
-def _found_wrong(error: BaseException) -> bool:
-    """Whether that says that something is wrong, and not just late."""
+def _found_wrong(error: BaseException | None) -> bool:
+    """Whether that says that something is wrong, and not just late: or what was on its way when it was raised, as by
+    what cleans up behind a failed `assert`."""
+    while error is not None:
+        if _says_wrong(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _says_wrong(error: BaseException) -> bool:
     match error:
         case BaseExceptionGroup(exceptions=errors):
             return any(map(_found_wrong, errors))

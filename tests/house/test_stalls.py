@@ -86,6 +86,15 @@ def test_it(server):
     stand_still()
     wait_until(lambda: False, 0, "a record")
 """
+LATE_BEHIND_WRONG = """
+def test_it():
+    tried()
+    stand_still()
+    try:
+        assert False, "a record is lost"
+    finally:
+        raise OSError("late")
+"""
 HANGS_AFTERWARDS = """
 @pytest.mark.timeout(8)
 def test_it():
@@ -165,6 +174,7 @@ SAMPLES = {
     "sparks_limit": Sample(SPARKS_LIMIT, 2, said="OSError: Spark failed", excuse="test_it, for Spark's limit"),
     "wrong_and_late": Sample(WRONG_AND_LATE, 1, failed=True),
     "late_then_wrong_at_its_end": Sample(LATE_THEN_WRONG_AT_ITS_END, 1, failed=True),
+    "late_behind_wrong": Sample(LATE_BEHIND_WRONG, 1, failed=True),
     "raises_nothing": Sample(RAISES_NOTHING, 1, failed=True),
     "damaged": Sample(DAMAGED, 1, failed=True),
     "output_never_came": Sample(AWAITS_IN_VAIN, 1, failed=True),
@@ -177,7 +187,7 @@ SAMPLES = {
     ("names", "processes"),
     [
         pytest.param(("late_once", "output_never_came"), 0, id="alone"),
-        pytest.param(("late_once", "wrong_and_late", "damaged", "sparks_limit"), 2, id="a few side by side"),
+        pytest.param(("late_once", "late_behind_wrong", "damaged", "sparks_limit"), 2, id="a few side by side"),
         pytest.param(tuple(SAMPLES), 4, id="side by side", marks=pytest.mark.full),
     ],
 )
