@@ -20,6 +20,11 @@ PROXIED_SCHEME = "distributedlog-proxy://"
 _SHOWN_MAX = 8
 
 
+def without_proxies(uri: str) -> str:
+    """The URI of the namespace itself, which for others is what was given."""
+    return uri.replace(PROXIED_SCHEME, "distributedlog://", 1) if uri.startswith(PROXIED_SCHEME) else uri
+
+
 @functools.lru_cache(maxsize=1 << 16)
 def natural(name: str) -> tuple[tuple[int, str], ...]:
     """A key to sort by, in which `flights/2` stands before `flights/10`."""

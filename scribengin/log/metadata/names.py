@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from scribengin.base.model import node_name
-from scribengin.base.names import PROXIED_SCHEME
+from scribengin.base.names import PROXIED_SCHEME, without_proxies
 from scribengin.errors import ConfigInvalid, InvalidLogName, LogError, LogNotFound
 from scribengin.log.store.opening import store_kind
 
@@ -51,10 +51,9 @@ class NamespaceUri:
 
 def _no_store(uri: str, why: str) -> str:
     if uri.startswith(PROXIED_SCHEME):
-        itself = uri.replace(PROXIED_SCHEME, "distributedlog://", 1)
         return (
-            f"'{uri}' names the proxies of the namespace {itself}: name that one here; to read and write through its "
-            "proxies, open it with scribengin.proxy.ProxiedNamespace"
+            f"'{uri}' names the proxies of the namespace {without_proxies(uri)}: name that one here; to read "
+            "and write through its proxies, open it with scribengin.proxy.ProxiedNamespace"
         )
     return f"'{uri}': {why}; distributedlog:// leaves that to the namespace"
 

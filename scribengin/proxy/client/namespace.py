@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.model import JsonObject
-from scribengin.base.names import PROXIED_SCHEME
+from scribengin.base.names import PROXIED_SCHEME, without_proxies
 from scribengin.errors import ConfigInvalid, LogExists, LogNotFound, ScribenginError
 from scribengin.log import DLSN, LogConfig, LogDescriptor, LogNamespace, NamespaceDescriptor
 from scribengin.log.metadata.binding import bound, session_for
@@ -76,9 +76,8 @@ class ProxiedNamespace(LogNamespace):
         Raises ConfigInvalid, ReferenceMissing, RegistryUnreachable, NamespaceNotBound, and StoreNotMounted and
         StoreElsewhere where it is to read the store itself.
         """
-        proxied = uri.startswith(PROXIED_SCHEME)
-        client = client or ProxyClientConfig(reads="proxy" if proxied else "auto")
-        uri = uri.replace(PROXIED_SCHEME, "distributedlog://", 1) if proxied else uri
+        client = client or ProxyClientConfig(reads="proxy" if uri.startswith(PROXIED_SCHEME) else "auto")
+        uri = without_proxies(uri)
         session, path, own = session_for(uri, registry)
         try:
             descriptor = bound(session, path, uri, anywhere=client.reads != "store")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pytest
@@ -16,6 +16,7 @@ from scribengin.errors import (
     TransactionIdOutOfOrder,
 )
 from scribengin.log import LogConfig
+from scribengin.proxy import ProxyServer
 from scribengin.proxy.wire.answers import AskDone
 from scribengin.proxy.wire.requests import AskRequest
 from scribengin.testing.log_samples import payload_batch, payloads_read
@@ -159,9 +160,13 @@ def test_a_log_that_is_written_too_fast_is_refused_and_nothing_is_written(place:
         other.write(b"its own rate").result(120)
     assert payloads_read(namespace, LOG) == [bytes(100_000)]
     assert payloads_read(namespace, "other") == [b"its own rate"]
+    assert counted_by(server)["requests_refused"] == 1
+
+
+def counted_by(server: ProxyServer) -> Mapping[str, object]:
     said = server.service.ask(AskRequest("info"))
     assert isinstance(said, AskDone)
-    assert said.said["requests_refused"] == 1
+    return said.said
 
 
 def test_what_all_logs_of_a_proxy_take_together_is_limited_too(place: ProxiedPlace) -> None:
@@ -173,9 +178,7 @@ def test_what_all_logs_of_a_proxy_take_together_is_limited_too(place: ProxiedPla
         with pytest.raises(OverCapacity, match="log 'other' is written too fast: this proxy: 1 bytes a second"):
             other.write(b"2").result(120)
     assert (payloads_read(namespace, LOG), payloads_read(namespace, "other")) == ([bytes(100_000)], [])
-    said = server.service.ask(AskRequest("info"))
-    assert isinstance(said, AskDone)
-    assert said.said["requests_refused"] == 1
+    assert counted_by(server)["requests_refused"] == 1
 
 
 @pytest.mark.parametrize(("of", "told"), [("log_rates", f"log '{LOG}'"), ("service_rates", "this proxy")])
@@ -189,9 +192,7 @@ def test_what_is_above_a_soft_limit_is_taken_warned_of_and_counted(
         writer.write(b"2").result(120)
     assert payloads_read(namespace, LOG) == [bytes(100_000), b"2"]
     assert f"more is written than the soft limit: {told}: 1 bytes a second" in caplog.messages
-    said = server.service.ask(AskRequest("info"))
-    assert isinstance(said, AskDone)
-    assert said.said["requests_over_soft"] == 1
+    assert counted_by(server)["requests_over_soft"] == 1
 
 
 def test_who_finds_full_proxies_gets_to_one_with_room_or_is_told_to_start_one(place: ProxiedPlace) -> None:

@@ -114,7 +114,7 @@ def test_who_reads_here_and_there_has_nothing_under_way() -> None:
 
 
 @pytest.mark.usefixtures("small_windows")
-def test_what_nobody_wants_any_more_is_abandon() -> None:
+def test_what_nobody_wants_any_more_is_abandoned() -> None:
     ledger = numbered(200, 100)
     view = view_of(ledger)
     read_on(view, 0, 3_000)
